@@ -17,7 +17,7 @@ import pyarrow as pa
 import rocksdict
 
 from statestore import Headers, Processor, Topology, ValueTimestampHeaders
-from statestore.middleware.failures import FailureHandling
+from statestore.interception.failures import FailureHandling
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation

@@ -27,7 +27,7 @@ from memory import MIB, watched
 from statestore import AggregationWithHeaders, Processor, ProcessorContext, Record, Serdes, Stores, Topology, Windowed
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.format.header_columns import HEADERS_TYPE
-from statestore.middleware.failures import FailureHandling
+from statestore.interception.failures import FailureHandling
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation

@@ -22,16 +22,15 @@ from statestore import Serdes, Topology
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.topic_columns import SINK_COLUMNS, SinkFields, sink_batch, sink_records, source_batch
+from statestore.interception.emission import TaskEmission
+from statestore.interception.failures import raise_refusal
+from statestore.interception.ingest import Ingest
 from statestore.middleware import EmittedRecord, IngestedRecord, Interceptor
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.emission import TaskEmission
-from statestore.processor.failures import raise_refusal
-from statestore.processor.ingest import Ingest
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.punctuation import Punctuations
-from statestore.processor.receivers import SinkRecord
 from statestore.processor.task_stores import StoreBacking, build_stores
-from statestore.processor.topic_columns import SINK_COLUMNS, sink_batch, sink_records, source_batch
 from turns import best, seconds
 
 RESULTS = Path(__file__).parent / "results" / "middleware.json"
@@ -105,7 +104,7 @@ class Sides:
         stores = build_stores(around, context, lambda name: StoreBacking(MemoryByteStore(name)))
         self.made = TaskInterceptors(around.interceptors.values(), 0, context, stores, Punctuations({}), raise_refusal)
         self.made.init()
-        self.sent: list[SinkRecord] = []
+        self.sent: list[SinkFields] = []
         self.ingest = Ingest(self.made.interceptors)
         self.emission = TaskEmission(
             self.made.interceptors,
@@ -116,7 +115,7 @@ class Sides:
             lambda *place: None,
         )
 
-    def emit(self, records: Sequence[SinkRecord]) -> None:
+    def emit(self, records: Sequence[SinkFields]) -> None:
         self.sent.clear()
         for record in records:
             self.emission.send(*record)
@@ -127,8 +126,8 @@ class Sides:
             close()
 
 
-def records_of(count: int) -> list[SinkRecord]:
-    made: list[SinkRecord] = []
+def records_of(count: int) -> list[SinkFields]:
+    made: list[SinkFields] = []
     for number in range(count):
         value = json.dumps(value_of(number))
         headers = [("tenant", b"eu"), ("content-type", b"application/json"), ("attempt", b"1"), ("n", b"%d" % number)]
@@ -136,7 +135,7 @@ def records_of(count: int) -> list[SinkRecord]:
     return made
 
 
-def costs(interceptors: Sequence[Interceptor], records: Sequence[SinkRecord], rounds: int) -> Costs:
+def costs(interceptors: Sequence[Interceptor], records: Sequence[SinkFields], rounds: int) -> Costs:
     """Return what each way takes a record, with what it takes without interceptors."""
     sides = Sides(interceptors)
     batch = sink_batch(*zip(*records, strict=True))

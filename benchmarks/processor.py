@@ -16,8 +16,8 @@ from pathlib import Path
 from in_process import Shard
 from statestore import Headers, ValueTimestampHeaders
 from statestore.format.header_bytes import parse_count
+from statestore.headers.topic_columns import SourceFields
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import Task
 from statestore.processor.task_stores import shard_stores
 from statestore.spark.pack import Pack
@@ -31,13 +31,13 @@ ROUNDS = 7
 LIMIT_US = 6.0
 
 
-def source_records() -> list[SourceRecord]:
+def source_records() -> list[SourceFields]:
     """Return records as a task gets them."""
     packed = Pack(1, "key", (0,))(iter([records(0, RECORDS)]))
     return list(records_in_order([row.column("blob")[0].as_py() for row in packed]))
 
 
-def loop_s(shard: Shard, inputs: list[SourceRecord]) -> float:
+def loop_s(shard: Shard, inputs: list[SourceFields]) -> float:
     """Return seconds of a bare loop: the store calls that the processor makes, and what it makes of the values."""
     with shard.state.open(shard.pointer) as batch:
         store = shard_stores(counting_topology(), batch, TaskRecordContext())[STORE]
@@ -51,7 +51,7 @@ def loop_s(shard: Shard, inputs: list[SourceRecord]) -> float:
         return time.perf_counter() - started
 
 
-def task_s(shard: Shard, inputs: list[SourceRecord]) -> float:
+def task_s(shard: Shard, inputs: list[SourceFields]) -> float:
     """Return seconds of a task that runs the topology over the same records."""
     with shard.state.open(shard.pointer) as batch:
         topology, context = counting_topology(), TaskRecordContext()

@@ -6,7 +6,7 @@ sending          Sender: serialises, closes the headers, refuses a record that w
 extended_serdes  serdes that read and write headers, under Kafka's interfaces
 conversion       between records, message format v2, and formats v0 and v1, which have no headers
 record_size      what each part of a record costs
-record_columns   RecordColumns: records in columns of Arrow
+record_columns   RecordColumns: records in columns of Arrow; topic_columns: records of topics, as tuples and as columns
 expiry_header    the header that says when its record expires
 
 Users import from here, message formats of `format` too; `RecordColumns` from `statestore`. Imports `format`; all layers

@@ -1,9 +1,5 @@
 """Middleware over headers: interceptors that user code need not know of, chains of them, and what is done on failure.
 
-interceptor     what a user writes; ingest_function: a plain function as one
-chain           several as one, in an order that works; configuration: chains by name
-passage         how records pass one side of a chain, by themselves and in columns
-failures        what is done about a failed_record; dead_letters: how it is put out
 header_limits, header_ids, compact_headers, expiry, compaction, trail, chargeback, slicing/, claim_check
                 applications that need no library; marked_columns, clock, properties: what some of them share
 tracing/, compression, schema_registry/, polyglot, cloud_events
@@ -14,15 +10,15 @@ signing, encryption, auth, cedar
                 came already; changing_headers: what is not signed, as it changes on the way
 
 Applications are public modules: nothing is imported that nobody asked for. A task runs a chain around a topology,
-`with_middleware` on a DataFrame, ChainClient around a plain client. Imports stores and below. Start at `interceptor`.
+`with_middleware` on a DataFrame, ChainClient around a plain client. How they work is in `interception`, which this
+imports.
 """
 
-from statestore.middleware.chain import Chain
-from statestore.middleware.configuration import chain_of
-from statestore.middleware.dead_letters import DeadLetters
-from statestore.middleware.failed_record import FailedRecord, FailureStage
-from statestore.middleware.failures import OnFailure
-from statestore.middleware.interceptor import (
+from statestore.interception.chain import Chain, chain_of
+from statestore.interception.dead_letters import DeadLetters
+from statestore.interception.failed_record import FailedRecord, FailureStage
+from statestore.interception.failures import OnFailure
+from statestore.interception.interceptor import (
     EmittedRecord,
     IngestedRecord,
     Interceptor,

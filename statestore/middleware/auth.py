@@ -22,9 +22,9 @@ from statestore.errors import AccessDeniedError, RecordRefusedError, TokenRefuse
 from statestore.format.binary_columns import row_objects
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.clock import system_time_ms
 from statestore.middleware.extras import extra
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.key_ids import is_key_id
 from statestore.middleware.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.keys import Key, KeyProvider, Keyring

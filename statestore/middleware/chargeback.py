@@ -14,7 +14,7 @@ from statestore.format.serde import Serdes
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_size import content_bytes
 from statestore.headers.records import ConsumerRecord, ProducerRecord
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.properties import made_of
 from statestore.middleware.trail import TRAIL_HEADER, Trail, read_trail
 from statestore.stores.part_store import PartStore

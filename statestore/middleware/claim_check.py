@@ -22,7 +22,7 @@ from statestore.errors import ClaimError, ClaimMissingError, DurableFileCorrupte
 from statestore.format.binary_columns import row_sizes
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.middleware.properties import made_of
 from statestore.recovery.location.durable_location import DurableLocation
 

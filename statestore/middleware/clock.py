@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from statestore.middleware.interceptor import InterceptorContext
+from statestore.interception.interceptor import InterceptorContext
 
 
 def system_time_ms(context: InterceptorContext | None) -> int:

@@ -27,9 +27,9 @@ from statestore.format.entry_key import sized
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ProducerRecord
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.middleware.content_type import CONTENT_TYPE, ContentType
 from statestore.middleware.extras import extra
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.middleware.properties import made_of
 
 if TYPE_CHECKING:

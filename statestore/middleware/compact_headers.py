@@ -22,11 +22,11 @@ from statestore.format.header_edits import add_header_column
 from statestore.format.header_lists import headers_with_key, rows_of_headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Header, Headers
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.kip82.id_header_bytes import IdForm, decode_id_headers, encode_id_headers
 from statestore.kip82.id_header_columns import decode_id_header_column, encode_id_header_column
 from statestore.kip82.id_headers import HeaderIds
 from statestore.middleware.header_ids import HeaderRegistry
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.middleware.properties import made_of
 
 if TYPE_CHECKING:

@@ -27,11 +27,11 @@ from statestore.format.binary_columns import is_valid, row_objects
 from statestore.format.header_bytes import encode_headers
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
+from statestore.interception.passage import PART_BYTES
 from statestore.middleware.content_type import CONTENT_TYPE
 from statestore.middleware.extras import extra
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.middleware.marked_columns import with_header_where
-from statestore.middleware.passage import PART_BYTES
 from statestore.middleware.properties import made_of
 
 if TYPE_CHECKING:

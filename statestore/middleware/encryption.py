@@ -19,8 +19,8 @@ from statestore.format.header_bytes import encode_headers, parse_headers
 from statestore.format.serde import Serde
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.middleware.ciphertext import is_sealed, seal, topic_is_bound, unseal
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord
 from statestore.middleware.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.keys import KeyProvider
 from statestore.middleware.marked_columns import with_header_where

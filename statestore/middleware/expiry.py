@@ -21,8 +21,8 @@ from statestore.format.binary_columns import binary_array
 from statestore.format.header_lists import rows_with_key
 from statestore.headers.expiry_header import EXPIRY_HEADER, NO_EXPIRY_MS, expiry_column, expiry_in_headers, expiry_value
 from statestore.headers.record_columns import RecordColumns
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.clock import system_time_ms
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.properties import made_of
 from statestore.stores.supplier import Duration, milliseconds
 

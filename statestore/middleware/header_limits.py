@@ -13,7 +13,7 @@ from statestore.errors import HeaderLimitError
 from statestore.format.binary_columns import row_sizes
 from statestore.format.header_bytes import header_count
 from statestore.headers.record_columns import RecordColumns
-from statestore.middleware.interceptor import IngestedRecord, Interceptor
+from statestore.interception.interceptor import IngestedRecord, Interceptor
 from statestore.middleware.properties import made_of
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar
 
 from statestore.errors import KeyUnusableError, UnknownKeyIdError
-from statestore.middleware.interceptor import Interceptor, InterceptorContext
+from statestore.interception.interceptor import Interceptor, InterceptorContext
 from statestore.middleware.keys import Key, KeyProvider, Keyring
 
 _K = TypeVar("_K", bound=Key)

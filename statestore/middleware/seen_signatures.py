@@ -20,7 +20,7 @@ from statestore.errors import SignatureRefusedError
 from statestore.format.entry_key import MAP_KEYS, map_entry_key
 from statestore.format.serde import Serdes
 from statestore.headers.record_columns import ORIGIN, RecordColumns
-from statestore.middleware.interceptor import InterceptorContext
+from statestore.interception.interceptor import InterceptorContext
 from statestore.stores.part_store import PartStore
 from statestore.stores.stores import Stores
 

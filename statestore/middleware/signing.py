@@ -17,9 +17,9 @@ from statestore.errors import FormatError, KeyUnusableError, SignatureRefusedErr
 from statestore.format.binary_columns import row_objects
 from statestore.format.header_bytes import parse_headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.changing_headers import CHANGING_HEADERS
 from statestore.middleware.clock import system_time_ms
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.keys import KeyProvider, SignatureKey
 from statestore.middleware.properties import made_of

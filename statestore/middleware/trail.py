@@ -24,9 +24,9 @@ from statestore.format.binary_columns import row_objects
 from statestore.format.varint import decode_uvarint, decode_varlong, encode_uvarint, encode_varlong
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.changing_headers import TRAIL_HEADER
 from statestore.middleware.clock import system_time_ms
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.properties import made_of
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ processor, batch_processor
                 what is handed to it
 task            runs a topology over the records of a shard; task_stores: its stores
 earlier_times   what was seen of event time before the state was rescaled
-receivers       what each kind of node does with a record; column_receivers, topic_columns: with records in columns
-ingest, emission, interceptors
-                records on their way in and out through middleware, and what else it has; failures: records that fail
+receivers       what each kind of node does with a record; column_receivers: with records in columns
+interceptors    what interceptors have of a task, and their hooks for records that are no bytes
 chain_client    the same around a plain client of Kafka
 rehearsal       a topology tried out before it runs
 describe, description, drawing

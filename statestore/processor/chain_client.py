@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING
 
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.errors import ProcessorError
-from statestore.middleware.configuration import Interceptors, chain_of
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord
-from statestore.middleware.passage import EmitPassage, IngestPassage
+from statestore.headers.topic_columns import SourceFields
+from statestore.interception.chain import Interceptors, chain_of
+from statestore.interception.ingest import record_of, source_of
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord
+from statestore.interception.passage import EmitPassage, IngestPassage
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.ingest import record_of, source_of
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.punctuation import Punctuations
-from statestore.processor.receivers import SourceRecord
 from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.processor.topology import Topology
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on
 
-    from statestore.middleware.failed_record import Refusal
+    from statestore.interception.failed_record import Refusal
 
 __all__ = ["ChainClient"]
 
@@ -74,7 +74,7 @@ class ChainClient:
         self._made = TaskInterceptors(
             around.interceptors.values(), shard, self._context, stores, self._punctuations, self._refused
         )
-        self._came: SourceRecord | None = None
+        self._came: SourceFields | None = None
         self._ingest = IngestPassage(self._made.interceptors, self._refused_now)
         self._emit = EmitPassage(self._made.interceptors, self._refused_now)
         try:
@@ -122,7 +122,7 @@ class ChainClient:
     def _refused_now(self, record: object, interceptor: str, error: Refusal) -> None:
         self._refused(self._came, interceptor, error)
 
-    def _refused(self, source: SourceRecord | None, interceptor: str, error: Refusal) -> None:
+    def _refused(self, source: SourceFields | None, interceptor: str, error: Refusal) -> None:
         if self._on_refusal is None:
             raise error
         self._on_refusal(None if source is None else record_of(source), interceptor, error)

@@ -17,12 +17,12 @@ from statestore.errors import (
     TopologyError,
 )
 from statestore.errors.readable import shape_of
-from statestore.middleware.failed_record import Refusal
-from statestore.middleware.interceptor import IngestedRecord, Interceptor, defines
+from statestore.interception.failed_record import Refusal
+from statestore.interception.failures import OnRefusal
+from statestore.interception.ingest import source_of
+from statestore.interception.interceptor import IngestedRecord, Interceptor, defines
 from statestore.processor.context import NO_FAULT_OF_USER_CODE, Receiver, ShardClock, TaskRecordContext, processor_error
 from statestore.processor.earlier_times import EarlierTimes, earlier_times
-from statestore.processor.failures import OnRefusal
-from statestore.processor.ingest import source_of
 from statestore.processor.nodes import InterceptorNode
 from statestore.processor.punctuation import Punctuations, PunctuationType
 from statestore.processor.record import Record, RecordMetadata

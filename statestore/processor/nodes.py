@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from statestore.format.serde import Serde
-from statestore.middleware.interceptor import Interceptor
+from statestore.interception.interceptor import Interceptor
 from statestore.processor.processor import ProcessorSupplier
 from statestore.processor.record import Record, RecordMetadata
 from statestore.recovery.metadata.state_metadata import ENTRY_KEYS

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from statestore.errors import (
     DeserializationError,
@@ -20,6 +20,7 @@ from statestore.errors.readable import shape_of
 from statestore.format.serde import Serde, Serdes
 from statestore.headers import Headers
 from statestore.headers.record_headers import blank_headers
+from statestore.headers.topic_columns import Send, SourceFields
 from statestore.processor.context import NO_FAULT_OF_USER_CODE, Receiver, TaskRecordContext, processor_error
 from statestore.processor.earlier_times import EarlierTimes
 from statestore.processor.nodes import SinkNode, SourceNode
@@ -29,22 +30,10 @@ T = TypeVar("T")
 
 _INT64_RANGE = range(-(2**63), 2**63)
 
-SourceRecord: TypeAlias = "tuple[str, int, int, int, bytes | None, bytes | None, bytes]"
-"""A record as it comes from a topic: topic, partition, offset, timestamp_ms, key, value, header bytes (KIP-1271).
-
-A plain tuple, as is SinkRecord: there is one of each for every record.
-"""
-
-SinkRecord: TypeAlias = "tuple[str, int, bytes | None, bytes | None, bytes]"
-"""A record as it goes to a topic: topic, timestamp_ms, key, value, header bytes (KIP-1271)."""
-
-Send: TypeAlias = "Callable[[str, int, bytes | None, bytes | None, bytes], None]"
-"""Takes the fields of a SinkRecord: who collects them by columns needs no tuple for each."""
-
 _WithHeaders = Callable[[Any, Headers], Any]
 _Functions = tuple[_WithHeaders, _WithHeaders]
-SourceReceiver = Callable[[SourceRecord], None]
-OnUnreadable = Callable[[SourceNode, SourceRecord, DeserializationError], None]
+SourceReceiver = Callable[[SourceFields], None]
+OnUnreadable = Callable[[SourceNode, SourceFields, DeserializationError], None]
 OnUnwritable = Callable[[SinkNode, "Record[Any, Any]", SerializationError], None]
 BeforeSending = Callable[[str, "Record[Any, Any]"], "list[Record[Any, Any]]"]
 
@@ -69,7 +58,7 @@ def source_receiver(
     if earlier is not None and not is_global:
         children = [_at_earlier_times(children, context, earlier)]
 
-    def receive(source: SourceRecord) -> None:
+    def receive(source: SourceFields) -> None:
         context.topic, context.partition, context.offset, timestamp_ms, key, value, header_bytes = source
         if timestamp_ms < 0:
             raise InvalidTimestampError(

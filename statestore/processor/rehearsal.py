@@ -6,7 +6,7 @@ from functools import partial
 
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.errors import TopologyError
-from statestore.middleware.failures import FAIL_ALWAYS, FailureHandling
+from statestore.interception.failures import FAIL_ALWAYS, FailureHandling
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.processor import Processor

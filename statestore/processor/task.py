@@ -22,9 +22,12 @@ from statestore.errors import (
 )
 from statestore.errors.readable import facts_in_words, record_facts, shape_of, user_line
 from statestore.format.binary_columns import Integers
-from statestore.middleware.failed_record import FailureStage, Refusal, stage_of
-from statestore.middleware.failures import FAIL_ALWAYS, FailureHandling
-from statestore.middleware.ingest_function import header_converter_of
+from statestore.headers.topic_columns import Send, SinkFields, SourceFields, sink_records, source_batch, source_records
+from statestore.interception.emission import TaskEmission
+from statestore.interception.failed_record import FailureStage, Refusal, stage_of
+from statestore.interception.failures import FAIL_ALWAYS, FailureHandling, TaskFailures, cause_of
+from statestore.interception.ingest import Ingest
+from statestore.interception.ingest_function import header_converter_of
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.column_receivers import (
     ColumnSource,
@@ -36,26 +39,14 @@ from statestore.processor.column_receivers import (
 )
 from statestore.processor.context import BatchReceiver, ProcessorContext, Receiver, TaskRecordContext
 from statestore.processor.earlier_times import earlier_times
-from statestore.processor.emission import TaskEmission
-from statestore.processor.failures import TaskFailures, cause_of
-from statestore.processor.ingest import Ingest
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.nodes import ProcessorNode, SinkNode, SourceNode
 from statestore.processor.processor import Processor
 from statestore.processor.processor_metadata import ProcessorMetadata
 from statestore.processor.punctuation import NEVER_MS, Punctuations, Schedule
-from statestore.processor.receivers import (
-    Send,
-    SinkRecord,
-    SourceReceiver,
-    SourceRecord,
-    locate_failures,
-    sink_receiver,
-    source_receiver,
-)
+from statestore.processor.receivers import SourceReceiver, locate_failures, sink_receiver, source_receiver
 from statestore.processor.record import Record
 from statestore.processor.task_stores import flush_stores
-from statestore.processor.topic_columns import sink_records, source_batch, source_records
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.changelog import ChangelogObserver
@@ -113,7 +104,7 @@ class Task:
         send_batch: Callable[[pa.RecordBatch], None] | None = None,
     ) -> None:
         self.punctuation_count = 0
-        self.outputs: list[SinkRecord] = []
+        self.outputs: list[SinkFields] = []
         """What the sinks were sent since the driver last took it, unless it is given to `send` and `send_batch`."""
         self.shard = shard
         self._topology = topology
@@ -164,7 +155,7 @@ class Task:
         """What is to see what the batch has written before it is committed; None if nobody is."""
         return self._interceptors.on_changelog
 
-    def ingest(self, records: Iterable[SourceRecord]) -> Iterator[SourceRecord]:
+    def ingest(self, records: Iterable[SourceFields]) -> Iterator[SourceFields]:
         """Yield what the interceptors leave of records: what `process` takes. Raises what `Ingest.records` raises."""
         return self._ingest.records(records)
 
@@ -172,7 +163,7 @@ class Task:
         """Yield what the interceptors leave of a batch of SOURCE_COLUMNS, each part for `process_batch` in its turn."""
         return self._ingest.batches(batch)
 
-    def process(self, records: Iterable[SourceRecord], outlet: Outlet = _NO_OUTLET) -> int:
+    def process(self, records: Iterable[SourceFields], outlet: Outlet = _NO_OUTLET) -> int:
         """Run the records through the topology, in their order, and return how many they were.
 
         If `outlet` has something waiting after a record, that was the last one: an iterator still has the others.
@@ -212,7 +203,7 @@ class Task:
     def _has_column_sources(self) -> bool:
         return any(self._column_sources.values())
 
-    def _process(self, records: Iterable[SourceRecord], outlet: Outlet = _NO_OUTLET) -> int:
+    def _process(self, records: Iterable[SourceFields], outlet: Outlet = _NO_OUTLET) -> int:
         sources = self._sources
         context, stream_time = self._context, self._punctuations.stream_time
         processed = 0
@@ -487,16 +478,16 @@ class Task:
         self._context.leave_record(now_ms, f"in a punctuation at {now_ms} ms")
         locate_failures(schedule.node, schedule.punctuator, self._context)(now_ms)
 
-    def _current(self) -> SourceRecord | None:
+    def _current(self) -> SourceFields | None:
         """Return the input record that is being processed, as it came if that is at hand; None if there is none."""
         return (self._ingest.current or self._context.source) if self._context.topic else None
 
-    def _original(self) -> SourceRecord | None:
+    def _original(self) -> SourceFields | None:
         """Return the input record that is being processed, as it came; None if there is none."""
         source = self._current()
         return None if source is None else self._ingest.original(*source[:3]) or source
 
-    def _failed(self, record: SourceRecord, error: ProcessorError) -> None:
+    def _failed(self, record: SourceFields, error: ProcessorError) -> None:
         """Take care of a record that a processor failed on, or raise the error."""
         source = self._ingest.original(*record[:3]) or record
         is_users = error.node not in self._interceptors.names
@@ -504,7 +495,7 @@ class Task:
         if not is_users or not self._goes_on(FailureStage.PROCESSING, error.node, cause, source):
             raise error
 
-    def _unreadable(self, node: SourceNode, source: SourceRecord, cause: DeserializationError) -> None:
+    def _unreadable(self, node: SourceNode, source: SourceFields, cause: DeserializationError) -> None:
         topic, partition, offset = source[:3]
         came = self._ingest.original(topic, partition, offset) or source
         if not self._goes_on(FailureStage.DESERIALIZATION, node.name, cause, came):
@@ -524,7 +515,7 @@ class Task:
             facts = {} if source is None else record_facts(*source)
             raise SerializationError(f"sink {node.name!r} can't write {what}: {cause}", **facts) from cause
 
-    def _refused(self, source: SourceRecord | None, interceptor: str, error: Refusal) -> None:
+    def _refused(self, source: SourceFields | None, interceptor: str, error: Refusal) -> None:
         source = source or self._original()
         if not self._goes_on(stage_of(error), interceptor, error, source, self._context.timestamp_ms):
             if source is not None and isinstance(error, RecordRefusedError):
@@ -532,7 +523,7 @@ class Task:
             raise error
 
     def _goes_on(
-        self, stage: FailureStage, node: str, error: Exception, source: SourceRecord | None, time_ms: int = 0
+        self, stage: FailureStage, node: str, error: Exception, source: SourceFields | None, time_ms: int = 0
     ) -> bool:
         is_left_out = self.failures.goes_on(stage, node, error, source, time_ms)
         if is_left_out:

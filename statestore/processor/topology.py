@@ -10,7 +10,7 @@ from typing import Any
 from statestore.bytestore.kinds.store_spec import StoreSpec, check_store_name
 from statestore.errors import TopologyError
 from statestore.format.serde import Serde
-from statestore.middleware.interceptor import Interceptor
+from statestore.interception.interceptor import Interceptor
 from statestore.processor.describe import describe
 from statestore.processor.description import TopologyDescription
 from statestore.processor.node_graph import NodeGraph

@@ -17,7 +17,7 @@ from statestore.bytestore.chunks import slices
 from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.format.binary_columns import Integers, row_sizes
-from statestore.processor.topic_columns import SINK_COLUMNS, SOURCE_COLUMNS, sink_batch
+from statestore.headers.topic_columns import SINK_COLUMNS, SOURCE_COLUMNS, sink_batch
 
 INPUT = SOURCE_COLUMNS
 OUTPUT = SINK_COLUMNS

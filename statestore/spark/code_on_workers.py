@@ -26,7 +26,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from statestore.errors import ModuleNotOnWorkersError, NotPicklableError
-from statestore.middleware.failures import FailureHandling
+from statestore.interception.failures import FailureHandling
 from statestore.processor.topology import Topology
 from statestore.spark.sessions import is_connect, on_server
 

@@ -15,19 +15,24 @@ from pyspark.sql import DataFrame
 
 from statestore.errors import InputSchemaError, TopologyError
 from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
-from statestore.middleware.configuration import Interceptors, query_chain
-from statestore.middleware.dead_letters import DeadLetters
-from statestore.middleware.failed_record import FailureStage
-from statestore.middleware.failures import FailureHandling, Handler
+from statestore.headers.topic_columns import (
+    SINK_COLUMNS,
+    SOURCE_COLUMNS,
+    SinkFields,
+    SourceFields,
+    sink_batch,
+    sink_records,
+)
+from statestore.interception.chain import Interceptors, query_chain
+from statestore.interception.dead_letters import DeadLetters
+from statestore.interception.emission import TaskEmission
+from statestore.interception.failed_record import FailureStage
+from statestore.interception.failures import FailureHandling, Handler, OnRefusal, TaskFailures
+from statestore.interception.ingest import Ingest
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.emission import TaskEmission
-from statestore.processor.failures import OnRefusal, TaskFailures
-from statestore.processor.ingest import Ingest
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.nodes import InterceptorNode
 from statestore.processor.punctuation import Punctuations
-from statestore.processor.receivers import SinkRecord, SourceRecord
-from statestore.processor.topic_columns import SINK_COLUMNS, SOURCE_COLUMNS, sink_batch, sink_records
 from statestore.spark.pack import source_columns
 from statestore.spark.query_failure import sentence_first
 from statestore.spark.query_settings import session_properties
@@ -111,10 +116,10 @@ class _Passing:
         context = TaskContext.get()
         shard = 0 if context is None else context.partitionId()
         clocks = TaskRecordContext(system_time_ms=int(time.time() * 1000))
-        letters: list[SinkRecord] = []
+        letters: list[SinkFields] = []
         failures = TaskFailures(self.handling, shard, lambda *record: letters.append(record))
 
-        def refuse(source: SourceRecord | None, interceptor: str, error: Exception) -> None:
+        def refuse(source: SourceFields | None, interceptor: str, error: Exception) -> None:
             if not failures.goes_on(FailureStage.REFUSAL, interceptor, error, source):
                 raise error
 
@@ -137,7 +142,7 @@ class _Passing:
         return rows
 
 
-def _taken(letters: list[SinkRecord]) -> list[pa.RecordBatch]:
+def _taken(letters: list[SinkFields]) -> list[pa.RecordBatch]:
     """Return the dead letters so far as a batch, if there are any, and forget them."""
     taken = [sink_batch(*zip(*letters, strict=True))] if letters else []
     letters.clear()
@@ -160,7 +165,7 @@ def _emitting(made: TaskInterceptors, refuse: OnRefusal, batches: Iterable[pa.Re
 def _emitted(made: TaskInterceptors, refuse: OnRefusal, records: pa.RecordBatch) -> list[pa.RecordBatch]:
     sent: list[pa.RecordBatch] = []
 
-    def original(topic: str, partition: int, row: int) -> SourceRecord:
+    def original(topic: str, partition: int, row: int) -> SourceFields:
         # Records that go out have no place in a topic yet.
         _, timestamp_ms, key, value, header_bytes = next(sink_records(records.slice(row, 1)))
         return topic, -1, -1, timestamp_ms, key, value, header_bytes

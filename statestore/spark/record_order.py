@@ -24,8 +24,7 @@ import pyarrow.compute as pc
 
 from statestore.bytestore.chunks import DEFAULT_BYTES, DEFAULT_ROWS, slices
 from statestore.format.binary_columns import Integers
-from statestore.processor.receivers import SourceRecord
-from statestore.processor.topic_columns import source_records
+from statestore.headers.topic_columns import SourceFields, source_records
 from statestore.spark.blobs import decode_blob, record_sizes
 
 _ORDER: Final = ["offset", "timestamp_ms", "key", "value", "headers"]
@@ -34,7 +33,7 @@ _ORDER: Final = ["offset", "timestamp_ms", "key", "value", "headers"]
 
 def records_in_order(
     blobs: Iterable[bytes | pa.Buffer], topics_first: frozenset[str] = frozenset()
-) -> Iterator[SourceRecord]:
+) -> Iterator[SourceFields]:
     """Return the records of all blobs in their order, those of `topics_first` before all others."""
     return chain.from_iterable(map(source_records, batches_in_order(blobs, topics_first)))
 

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.errors import InputError, TopologyError
-from statestore.middleware.configuration import Interceptors, query_chain
-from statestore.middleware.dead_letters import DeadLetters
-from statestore.middleware.failures import FailureHandling, Handler
-from statestore.middleware.ingest_function import IngestHook, with_default_converter
+from statestore.interception.chain import Interceptors, query_chain
+from statestore.interception.dead_letters import DeadLetters
+from statestore.interception.failures import FailureHandling, Handler
+from statestore.interception.ingest_function import IngestHook, with_default_converter
 from statestore.processor.rehearsal import refuse_empty_classes, uses_wall_clock
 from statestore.processor.topology import Topology
 from statestore.recovery.local.local_directory import LocalDirectory

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from statestore.errors import DriverError, DriverFailedError, InvalidTimestampError, UnknownTopicError
-from statestore.middleware.chain import Chain
-from statestore.middleware.failures import FailureHandling
+from statestore.headers.topic_columns import SinkFields, SourceFields, source_batch
+from statestore.interception.chain import Chain
+from statestore.interception.failures import FailureHandling
 from statestore.processor.counted import DROPPED_RECORDS
-from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.task import Task
-from statestore.processor.topic_columns import source_batch
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.punctuations import RecordedPunctuations
 from statestore.testing.driver_state import DriverState
@@ -44,9 +43,9 @@ class DriverRun:
         self._handling = handling
         self._chain = chain
         self._outputs: dict[str, OutputLog] = {}
-        self._global_records: dict[str, list[SourceRecord]] = {}
+        self._global_records: dict[str, list[SourceFields]] = {}
         self._again = PipedAgain()
-        self._piped_again: SinkRecord | None = None
+        self._piped_again: SinkFields | None = None
         """The record that is being processed, if it was piped again."""
         self._is_running = False
         """Whether the task is at something that is not committed yet."""
@@ -207,14 +206,14 @@ class DriverRun:
             if name in self._state.emptied:
                 self._process(self._global_records.get(topic, ()))
 
-    def _process(self, records: Iterable[SourceRecord]) -> None:
+    def _process(self, records: Iterable[SourceFields]) -> None:
         self._task.process(self._task.ingest(records))
 
-    def _process_batch(self, batch: list[SourceRecord]) -> None:
+    def _process_batch(self, batch: list[SourceFields]) -> None:
         for part in self._task.ingest_batch(source_batch(batch)):
             self._task.process_batch(part)
 
-    def _commit_each(self, topic: str = "", inputs: Iterator[PipedRecord] | None = None) -> Iterator[SourceRecord]:
+    def _commit_each(self, topic: str = "", inputs: Iterator[PipedRecord] | None = None) -> Iterator[SourceFields]:
         """Yield what waits, then the records of `topic` and after each what waits; commit when the task is back."""
         again, offsets = self._again, self._state.progress.offsets
         while True:

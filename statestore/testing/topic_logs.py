@@ -14,7 +14,7 @@ from statestore.bytestore.record_context import RecordContext
 from statestore.bytestore.write_sets.write_order import last_writes
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored
-from statestore.processor.receivers import SinkRecord
+from statestore.headers.topic_columns import SinkFields
 from statestore.recovery.commit.changelog import (
     Changelog,
     ChangelogObserver,
@@ -35,7 +35,7 @@ class ReadableTopic(Protocol):
         """Return how many records were not read yet."""
         ...
 
-    def take(self) -> SinkRecord:
+    def take(self) -> SinkFields:
         """Return the next record; it counts as read. Raises IndexError if there is none."""
         ...
 
@@ -44,7 +44,7 @@ class OutputLog:
     """What sinks wrote to a topic."""
 
     def __init__(self) -> None:
-        self._unread: deque[SinkRecord] = deque()
+        self._unread: deque[SinkFields] = deque()
         self.append = self._unread.append
         self.take = self._unread.popleft
 
@@ -128,21 +128,21 @@ class StoreLog(Changelog):
         for store_format, group in groupby(writes, key=itemgetter(0)):
             yield store_format, [_record(write) for write in group]
 
-    def new_records(self) -> list[SinkRecord]:
+    def new_records(self) -> list[SinkFields]:
         """Return the records that the last commit made."""
         return [self._sink_record(write) for write in self._writes[self._committed_before : self._committed]]
 
     def __len__(self) -> int:
         return self._committed - self._read
 
-    def take(self) -> SinkRecord:
+    def take(self) -> SinkFields:
         """Return the next record; it counts as read. Raises IndexError if there is none."""
         if self._read >= self._committed:
             raise IndexError(self.topic)
         self._read += 1
         return self._sink_record(self._writes[self._read - 1])
 
-    def _sink_record(self, write: _Write) -> SinkRecord:
+    def _sink_record(self, write: _Write) -> SinkFields:
         key, value, timestamp_ms, header_bytes = _record(write)
         return self.topic, timestamp_ms, key, value, header_bytes
 
@@ -161,15 +161,15 @@ class PipedAgain:
     """
 
     def __init__(self) -> None:
-        self._global: deque[SinkRecord] = deque()
-        self._waiting: dict[str, deque[SinkRecord]] = {}
-        self._heap: list[deque[SinkRecord]] = []
+        self._global: deque[SinkFields] = deque()
+        self._waiting: dict[str, deque[SinkFields]] = {}
+        self._heap: list[deque[SinkFields]] = []
         """Those of `_waiting` that are not empty."""
 
     def __bool__(self) -> bool:
         return bool(self._global) or bool(self._heap)
 
-    def add(self, record: SinkRecord, *, is_global: bool) -> None:
+    def add(self, record: SinkFields, *, is_global: bool) -> None:
         """Add a record behind those of its topic."""
         if is_global:
             self._global.append(record)
@@ -179,7 +179,7 @@ class PipedAgain:
         if len(waiting) == 1:
             self._offer(waiting)
 
-    def take(self) -> SinkRecord:
+    def take(self) -> SinkFields:
         """Return the record that is next, and remove it. Raises IndexError if there is none."""
         if self._global:
             return self._global.popleft()
@@ -189,7 +189,7 @@ class PipedAgain:
             self._offer(waiting)
         return record
 
-    def put_back(self, record: SinkRecord, *, is_global: bool) -> None:
+    def put_back(self, record: SinkFields, *, is_global: bool) -> None:
         """Put the record that was taken last in front of its topic's again."""
         if is_global:
             self._global.appendleft(record)
@@ -201,7 +201,7 @@ class PipedAgain:
         for each in (waiting, *others):
             self._offer(each)
 
-    def _offer(self, waiting: deque[SinkRecord]) -> None:
+    def _offer(self, waiting: deque[SinkFields]) -> None:
         heap, place = self._heap, len(self._heap)
         heap.append(waiting)
         while place and waiting[0][1] < heap[(place - 1) // 2][0][1]:
@@ -209,7 +209,7 @@ class PipedAgain:
             place = (place - 1) // 2
         heap[place] = waiting
 
-    def _poll(self) -> deque[SinkRecord]:
+    def _poll(self) -> deque[SinkFields]:
         heap, place = self._heap, 0
         first, last = heap[0], heap.pop()
         if not heap:

@@ -19,10 +19,10 @@ from typing import Any, Literal, TypeVar
 from statestore.bytestore.kinds.store_spec import StoreSpec, check_store_name
 from statestore.errors import DriverClosedError, DriverFailedError
 from statestore.format.serde import Serde
-from statestore.middleware.configuration import Interceptors, query_chain
-from statestore.middleware.dead_letters import DeadLetters
-from statestore.middleware.failures import FailureHandling, Handler
-from statestore.middleware.ingest_function import IngestHook
+from statestore.interception.chain import Interceptors, query_chain
+from statestore.interception.dead_letters import DeadLetters
+from statestore.interception.failures import FailureHandling, Handler
+from statestore.interception.ingest_function import IngestHook
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.stores.typed_store import TypedStore

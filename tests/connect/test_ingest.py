@@ -17,10 +17,9 @@ from statestore.connect.schemas import INT8_SCHEMA, STRING_SCHEMA
 from statestore.connect.typed_headers import TypedHeaders
 from statestore.errors import ConfigException, DataException, ProcessorError
 from statestore.headers import Headers
-from statestore.middleware.configuration import query_chain
-from statestore.middleware.ingest_function import header_converter_of, with_default_converter
-from statestore.processor.receivers import SourceRecord
-from statestore.processor.topic_columns import source_batch, source_records
+from statestore.headers.topic_columns import SourceFields, source_batch, source_records
+from statestore.interception.chain import query_chain
+from statestore.interception.ingest_function import header_converter_of, with_default_converter
 from statestore.testing import TopologyTestDriver
 from tests.support.ingest import ingest_batch, ingest_records
 
@@ -61,7 +60,7 @@ def headers_of(records: Any) -> list[list[tuple[str, bytes | None]]]:
     return [list(map(tuple, Headers.from_bytes(each[-1]))) for each in records]
 
 
-MIXED: list[SourceRecord] = [
+MIXED: list[SourceFields] = [
     record(("secret", b"x"), ("n", b"007"), offset=1),
     record(("test", None), offset=2),
     record(offset=3, value=None),

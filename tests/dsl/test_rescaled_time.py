@@ -30,12 +30,11 @@ from statestore.dsl import (
     Suppressed,
     TimeWindows,
 )
+from statestore.headers.topic_columns import SourceFields, source_batch
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import Task
 from statestore.processor.task_stores import shard_stores
-from statestore.processor.topic_columns import source_batch
 from tests.support.dsl.runs import SHOWN, TEXT
 from tests.support.recovery.rescaling import States
 
@@ -148,7 +147,7 @@ def process(states: States, given: Sequence[Given]) -> tuple[Outputs, Counter[st
     outputs: Outputs = {}
     counted: Counter[str] = Counter()
     for shard in range(states.shards):
-        records: list[SourceRecord] = [
+        records: list[SourceFields] = [
             (each.topic, shard, number, each.time_ms, each.key.encode(), each.value.encode(), b"")
             for number, each in enumerate(given)
             if states.shard_of(each.key) == shard

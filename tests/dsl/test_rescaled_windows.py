@@ -20,8 +20,8 @@ from statestore.dsl import (
     Suppressed,
     TimeWindows,
 )
+from statestore.headers.topic_columns import SourceFields
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import Task
 from statestore.processor.task_stores import shard_stores
 from tests.support.dsl.runs import SHOWN, TEXT
@@ -58,7 +58,7 @@ def process(states: States, keys: Iterable[str], time_ms: int) -> list[str]:
     out: list[str] = []
     for shard in range(states.shards):
         mine = [key for key in keys if states.shard_of(key) == shard]
-        records: list[SourceRecord] = [("in", 0, 0, time_ms, key.encode(), b"v", b"") for key in mine]
+        records: list[SourceFields] = [("in", 0, 0, time_ms, key.encode(), b"v", b"") for key in mine]
         pointer = states.pointer(shard)
         context = TaskRecordContext(pointer.stream_time_ms, 0)
         with states.state.open(pointer) as batch:

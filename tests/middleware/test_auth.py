@@ -25,6 +25,7 @@ from statestore.errors import (
     UnknownKeyIdError,
 )
 from statestore.headers import Headers
+from statestore.interception.chain import query_chain
 from statestore.middleware import Chain
 from statestore.middleware.auth import (
     CLAIMS_HEADER,
@@ -37,7 +38,6 @@ from statestore.middleware.auth import (
     claims_of,
 )
 from statestore.middleware.cedar import CedarPolicy
-from statestore.middleware.configuration import query_chain
 from statestore.middleware.keys import HmacKey, Keyring
 from statestore.processor.chain_client import ChainClient
 from tests.support.passed_records import Clocks, arrived, contents, in_columns, produced, shown, started, through

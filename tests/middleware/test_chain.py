@@ -15,12 +15,18 @@ from statestore import ConsumerRecord, Headers, ProducerRecord
 from statestore.errors import ChainOrderError, ConfigException, ProcessorError, RecordRefusedError
 from statestore.format.header_bytes import parse_count
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.topic_columns import (
+    SinkFields,
+    SourceFields,
+    sink_batch,
+    sink_records,
+    source_batch,
+    source_records,
+)
+from statestore.interception.chain import chain_of, query_chain
+from statestore.interception.emission import TaskEmission
+from statestore.interception.ingest import Ingest
 from statestore.middleware import Chain, EmittedRecord, IngestedRecord, Interceptor
-from statestore.middleware.configuration import chain_of, query_chain
-from statestore.processor.emission import TaskEmission
-from statestore.processor.ingest import Ingest
-from statestore.processor.receivers import SinkRecord, SourceRecord
-from statestore.processor.topic_columns import sink_batch, sink_records, source_batch, source_records
 from tests.support.interceptors import ColumnStamp, Doubling, ForbiddenError, Named, Refusing, Stamp
 
 STACK = [Stamp("a"), ColumnStamp("b"), Doubling("c"), Refusing("d"), ColumnStamp("e")]
@@ -161,7 +167,7 @@ class Refused(list[tuple[Any, str, str]]):
 
 @given(PASSED, st.lists(st.tuples(VALUES, HEADERS), min_size=1, max_size=6))
 def test_what_comes_in_passes_in_columns_as_it_does_record_by_record(stack: list[Interceptor], rows: Any) -> None:
-    records: list[SourceRecord] = [
+    records: list[SourceFields] = [
         ("in", 0, offset, 5 + offset, b"k", value, Headers(headers).to_bytes())
         for offset, (value, headers) in enumerate(rows)
     ]
@@ -177,13 +183,13 @@ def test_what_comes_in_passes_in_columns_as_it_does_record_by_record(stack: list
 
 @given(PASSED, st.lists(st.tuples(VALUES, HEADERS), min_size=1, max_size=6))
 def test_what_goes_out_passes_in_columns_as_it_does_record_by_record(stack: list[Interceptor], rows: Any) -> None:
-    records: list[SinkRecord] = [
+    records: list[SinkFields] = [
         ("out", 5 + number, b"k", value, Headers(headers).to_bytes()) for number, (value, headers) in enumerate(rows)
     ]
 
-    current: list[SourceRecord] = []
+    current: list[SourceFields] = []
 
-    def emission(sent: list[SinkRecord], refused: Refused) -> TaskEmission:
+    def emission(sent: list[SinkFields], refused: Refused) -> TaskEmission:
         return TaskEmission(
             stack,
             lambda *record: sent.append(record),
@@ -193,8 +199,8 @@ def test_what_goes_out_passes_in_columns_as_it_does_record_by_record(stack: list
             lambda *place: (*place, 0, None, None, b""),
         )
 
-    alone: list[SinkRecord] = []
-    together: list[SinkRecord] = []
+    alone: list[SinkFields] = []
+    together: list[SinkFields] = []
     refused_alone, refused_together = Refused(), Refused()
     by_record = emission(alone, refused_alone)
     for number, record in enumerate(records):
@@ -211,7 +217,7 @@ def test_what_goes_out_passes_in_columns_as_it_does_record_by_record(stack: list
 
 
 def test_what_is_held_to_go_out_in_columns_goes_before_columns_that_come_later() -> None:
-    sent: list[SinkRecord] = []
+    sent: list[SinkFields] = []
     emission = TaskEmission(
         [ColumnStamp("a")], lambda *_: None, lambda batch: sent.extend(sink_records(batch)), Refused().note,
         lambda: None, lambda *_: None,
@@ -224,7 +230,7 @@ def test_what_is_held_to_go_out_in_columns_goes_before_columns_that_come_later()
 
 
 def test_the_record_as_it_came_is_known_for_the_one_that_was_passed_last() -> None:
-    rows: list[SourceRecord] = [("in", 0, offset, 5, b"k", b"v", b"") for offset in range(2)]
+    rows: list[SourceFields] = [("in", 0, offset, 5, b"k", b"v", b"") for offset in range(2)]
     ingest = Ingest([Stamp("a")])
     assert [made[6] != b"" for made in ingest.records(rows)] == [True, True]
     assert ingest.original("in", 0, 1) == rows[1]
@@ -234,7 +240,7 @@ def test_the_record_as_it_came_is_known_for_the_one_that_was_passed_last() -> No
 
 
 def test_a_hook_that_is_not_defined_costs_nothing_and_nothing_is_parsed_that_nobody_asked_for() -> None:
-    records: list[SourceRecord] = [("in", 0, 1, 5, b"k", b"v", Headers([("a", b"1")]).to_bytes())]
+    records: list[SourceFields] = [("in", 0, 1, 5, b"k", b"v", Headers([("a", b"1")]).to_bytes())]
     before = parse_count()
     assert list(Ingest([Named("nothing")]).records(records)) == records
     assert list(Ingest([Refusing("no headers")]).records(records)) == records
@@ -282,7 +288,7 @@ def other_key(record: IngestedRecord) -> list[IngestedRecord]:
     ],
 )
 def test_what_an_interceptor_must_not_do_names_it_and_the_record(interceptor: Interceptor, problem: str) -> None:
-    records: list[SourceRecord] = [("in", 0, offset, 5, b"k", b"v", b"") for offset in range(2)]
+    records: list[SourceFields] = [("in", 0, offset, 5, b"k", b"v", b"") for offset in range(2)]
     for run in (
         lambda: list(Ingest([interceptor]).records(records)),
         lambda: list(Ingest([interceptor]).batches(source_batch(records))),
@@ -324,7 +330,7 @@ class Inflated(Interceptor):
 def test_what_becomes_a_lot_goes_on_in_parts_each_to_its_end_before_the_next_is_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("statestore.middleware.passage.PART_BYTES", 1000)
+    monkeypatch.setattr("statestore.interception.passage.PART_BYTES", 1000)
     noted: list[str] = []
     rows = [("t", 0, offset, 1000, b"k", b"v", b"") for offset in range(5)]
     counts = []

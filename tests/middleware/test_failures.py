@@ -16,16 +16,15 @@ from statestore.errors import (
     TopologyError,
 )
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.topic_columns import SourceFields, source_batch
+from statestore.interception.dead_letters import DeadLetters
+from statestore.interception.failed_record import FailedRecord, FailureStage
+from statestore.interception.failures import FailureHandling, OnFailure
 from statestore.middleware import Interceptor, dead_letters
-from statestore.middleware.dead_letters import DeadLetters
-from statestore.middleware.failed_record import FailedRecord, FailureStage
-from statestore.middleware.failures import FailureHandling, OnFailure
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.punctuation import PunctuationType
-from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import Task
-from statestore.processor.topic_columns import source_batch
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.driver_topologies import chain, input_of
 from tests.support.interceptors import ColumnStamp, ForbiddenError, Refusing, Stamp
@@ -183,7 +182,7 @@ def test_what_is_held_to_go_out_is_refused_while_its_input_is_at_hand() -> None:
     topology = chain(lambda context, record: context.forward(record.with_value("bad")), value_serde=Serdes.string())
     around = topology.with_interceptors([ColumnStamp("stamp"), RefusingColumns("guard")])
     task = Task(around, 0, {}, TaskRecordContext(), handling=FailureHandling(dead_letters=DeadLetters("dead")))
-    came: list[SourceRecord] = [("in", 0, offset, 5, b"k", b"v%d" % offset, b"") for offset in range(4)]
+    came: list[SourceFields] = [("in", 0, offset, 5, b"k", b"v%d" % offset, b"") for offset in range(4)]
     for part in (came[:2], came[2:]):
         for batch in task.ingest_batch(source_batch(part)):
             task.process_batch(batch)
@@ -255,7 +254,7 @@ def test_a_wrong_handling_is_refused(options: Any, kind: type[Exception], proble
 
 def test_what_is_left_out_is_logged_a_few_times(caplog: pytest.LogCaptureFixture) -> None:
     with (
-        caplog.at_level(logging.WARNING, "statestore.processor.failures"),
+        caplog.at_level(logging.WARNING, "statestore.interception.failures"),
         TopologyTestDriver(chain(handle, value_serde=JSON), on_processing_error="continue") as driver,
     ):
         input_of(driver, value_serde=Serdes.bytes()).pipe_value_list([json.dumps("boom").encode()] * 12)

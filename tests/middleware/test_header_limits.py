@@ -10,12 +10,11 @@ from statestore import ConsumerRecord, Headers
 from statestore.errors import ConfigException, HeaderLimitError
 from statestore.format.header_bytes import parse_count
 from statestore.format.varint import encode_varint
+from statestore.headers.topic_columns import SourceFields, source_batch
+from statestore.interception.chain import chain_of
+from statestore.interception.ingest import Ingest
 from statestore.middleware import Chain
-from statestore.middleware.configuration import chain_of
 from statestore.middleware.header_limits import HeaderLimits
-from statestore.processor.ingest import Ingest
-from statestore.processor.receivers import SourceRecord
-from statestore.processor.topic_columns import source_batch
 
 NAMES = "statestore.interceptors=statestore.middleware.header_limits:HeaderLimits\n"
 
@@ -23,13 +22,13 @@ NAMES = "statestore.interceptors=statestore.middleware.header_limits:HeaderLimit
 @given(st.lists(st.lists(st.tuples(st.text(max_size=3), st.binary(max_size=4)), max_size=6), min_size=1, max_size=5))
 def test_records_beyond_a_limit_are_refused_by_themselves_and_in_columns(given: list[list[tuple[str, bytes]]]) -> None:
     limits = HeaderLimits(max_headers=3, max_bytes=24)
-    rows: list[SourceRecord] = [
+    rows: list[SourceFields] = [
         ("in", 0, offset, 1, b"k", b"v", Headers(pairs).to_bytes()) for offset, pairs in enumerate(given)
     ]
     allowed = [row for row, pairs in zip(rows, given, strict=True) if len(pairs) <= 3 and len(row[6]) <= 24]
     refused: list[int] = []
 
-    def note(source: SourceRecord | None, name: str, error: Exception) -> None:
+    def note(source: SourceFields | None, name: str, error: Exception) -> None:
         assert source is not None
         assert isinstance(error, HeaderLimitError)
         refused.append(source[2])

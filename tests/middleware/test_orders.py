@@ -22,6 +22,10 @@ from statestore import ConsumerRecord, ProducerRecord, Topology
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.errors import ChainIncompleteError, ChainOrderError
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
+from statestore.headers.topic_columns import source_batch, source_records
+from statestore.interception.failures import raise_refusal
+from statestore.interception.ingest import Ingest, record_of, source_of
+from statestore.interception.passage import EmitPassage, IngestPassage
 from statestore.middleware import Chain, EmittedRecord, IngestedRecord, Interceptor
 from statestore.middleware.auth import CLAIMS_HEADER, TOKEN_HEADER, Authentication, Authorization, claims_of
 from statestore.middleware.chargeback import USAGE_STORE, Chargeback, read_usage
@@ -34,19 +38,15 @@ from statestore.middleware.encryption import Encryption, HeaderEncryption
 from statestore.middleware.expiry import ExpiryHeader
 from statestore.middleware.header_ids import HeaderRegistry
 from statestore.middleware.header_limits import HeaderLimits
-from statestore.middleware.passage import EmitPassage, IngestPassage
 from statestore.middleware.schema_registry import VALUE_SCHEMA_ID, SchemaInterceptor, plain_avro_serde
 from statestore.middleware.signing import Signing
 from statestore.middleware.slicing import Slicing
 from statestore.middleware.tracing import TRACEPARENT, Tracing
 from statestore.middleware.trail import TRAIL_HEADER, Entry, PaperTrail, Trail, read_trail
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.failures import raise_refusal
-from statestore.processor.ingest import Ingest, record_of, source_of
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.punctuation import Punctuations
 from statestore.processor.task_stores import StoreBacking, build_stores
-from statestore.processor.topic_columns import source_batch, source_records
 from tests.support.avro_schemas import confluent
 from tests.support.security_keys import AFTER, NOW_MS, SIGNING_RINGS, TOKEN_RING, token
 from tests.support.traced import KeptSpans

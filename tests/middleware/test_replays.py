@@ -13,14 +13,13 @@ import pytest
 from statestore import Processor, Stores
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.errors import TopologyError
+from statestore.headers.topic_columns import SourceFields, source_batch
+from statestore.interception.failures import FailureHandling
 from statestore.middleware import EmittedRecord
-from statestore.middleware.failures import FailureHandling
 from statestore.middleware.signing import SIGNATURE_HEADER, Signing
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores, flush_stores
-from statestore.processor.topic_columns import source_batch
 from statestore.recovery.commit.earlier_shards import SHARD_CLOCK, EarlierShards
 from tests.support.kept_records import BYTES, keeping
 from tests.support.passed_records import Clocks, produced, started
@@ -77,7 +76,7 @@ class Shard:
         task = Task(self._topology, 0, stores, context, handling=HANDLING, earlier=self._earlier)
         came = [self._arrived(*one) for one in records]
         signatures = {source[2]: signature(record) for source, record in came}
-        let_in: list[SourceRecord] = []
+        let_in: list[SourceFields] = []
         if in_columns:
             for part in task.ingest_batch(source_batch([source for source, _ in came])):
                 let_in += zip(*(column.to_pylist() for column in part.columns), strict=True)
@@ -92,7 +91,7 @@ class Shard:
         self._stream_time_ms = context.stream_time_ms
         return [signatures[source[2]] for source in let_in]
 
-    def _arrived(self, record: EmittedRecord, timestamp_ms: int) -> tuple[SourceRecord, EmittedRecord]:
+    def _arrived(self, record: EmittedRecord, timestamp_ms: int) -> tuple[SourceFields, EmittedRecord]:
         self._offset += 1
         header_bytes = record.headers.to_bytes()
         return ("orders", 0, self._offset, timestamp_ms, record.key, record.value, header_bytes), record

@@ -18,8 +18,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 from statestore import ConsumerRecord, Headers, ProducerRecord, Record, RecordColumns
 from statestore.errors import ChainOrderError, ConfigException
 from statestore.headers.record_columns import ORIGIN
+from statestore.interception.chain import chain_of
 from statestore.middleware import Chain, Interceptor
-from statestore.middleware.configuration import chain_of
 from statestore.middleware.tracing import (
     BAGGAGE,
     MAX_LINKS,

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from statestore import Headers, Processor, Serdes, Stores
 from statestore.errors import DataSourceOptionError, TopologyError
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
-from statestore.processor.receivers import SourceRecord
+from statestore.headers.topic_columns import SourceFields
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
@@ -40,7 +40,7 @@ def expiring(at_ms: int | None) -> Headers:
     return Headers([("other", b"1")] if at_ms is None else [("other", b"1"), (EXPIRY_HEADER, expiry_value(at_ms))])
 
 
-def record(key: str, expires_ms: int | None = None) -> SourceRecord:
+def record(key: str, expires_ms: int | None = None) -> SourceFields:
     return ("in", 0, 0, 0, key.encode(), b"v", expiring(expires_ms).to_bytes())
 
 

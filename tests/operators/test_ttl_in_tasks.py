@@ -7,7 +7,7 @@ import pytest
 
 from statestore import Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
 from statestore.errors import TopologyError
-from statestore.processor.receivers import SourceRecord
+from statestore.headers.topic_columns import SourceFields
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from tests.support.spark.task_batches import TaskBatches
@@ -46,7 +46,7 @@ def a_topology(clock: str | None = "processing", *, persistent: bool = True, cac
     return topology
 
 
-def record(key: str, value: str = "?", timestamp_ms: int = 0) -> SourceRecord:
+def record(key: str, value: str = "?", timestamp_ms: int = 0) -> SourceFields:
     return ("in", 0, 0, timestamp_ms, key.encode(), value.encode(), b"")
 
 

@@ -30,12 +30,11 @@ from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import ProcessorError, TopologyError
 from statestore.format.header_bytes import parse_count
-from statestore.middleware.failures import FailureHandling
+from statestore.headers.topic_columns import SourceFields, source_batch
+from statestore.interception.failures import FailureHandling
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores
-from statestore.processor.topic_columns import source_batch
 from statestore.recovery.commit.changelog import batch_changelog
 from tests.support.processors import Passing
 
@@ -267,7 +266,7 @@ class Ran:
     error: Any = None
 
 
-def ran(topology: Topology, case: Case, batches: list[list[SourceRecord]], in_columns: bool) -> Ran:
+def ran(topology: Topology, case: Case, batches: list[list[SourceFields]], in_columns: bool) -> Ran:
     """Run records through a topology, by themselves or in columns, and return what is left."""
     context = TaskRecordContext(system_time_ms=1_000)
     changelogs = {name: batch_changelog(builder.spec) for name, builder in topology.store_builders.items()}
@@ -309,7 +308,7 @@ UNREADABLE = {"bytes": [], "string": [b"\xff"], "int64": [b"short"]}
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Case, list[list[SourceRecord]]]:
+def cases(draw: st.DrawFn) -> tuple[Case, list[list[SourceFields]]]:
     kind = draw(st.sampled_from(["key-value", "key-value", "window", "window with duplicates", "session"]))
     stacks = [stack for stack in sorted(STACKS) if kind == "key-value" or "expiring" not in stack]
     case = Case(
@@ -347,13 +346,13 @@ def cases(draw: st.DrawFn) -> tuple[Case, list[list[SourceRecord]]]:
 
 @given(cases())
 @settings(max_examples=300)
-def test_columns_do_what_records_do(drawn: tuple[Case, list[list[SourceRecord]]]) -> None:
+def test_columns_do_what_records_do(drawn: tuple[Case, list[list[SourceFields]]]) -> None:
     case, batches = drawn
     expected = ran(case.topology(in_columns=False), case, batches, in_columns=False)
     assert ran(case.topology(in_columns=True), case, batches, in_columns=True) == expected
 
 
-def rows(*items: tuple[bytes | None, bytes | None], timestamps_ms: tuple[int, ...] = ()) -> list[SourceRecord]:
+def rows(*items: tuple[bytes | None, bytes | None], timestamps_ms: tuple[int, ...] = ()) -> list[SourceFields]:
     times = timestamps_ms or (5,) * len(items)
     return [
         ("a", 0, number, time_ms, key, value, HEADERS)
@@ -432,7 +431,7 @@ def seen(process: Callable[[Any, RecordColumns], None] | None = None, **sources:
     return processor, topology
 
 
-def run(topology: Topology, *records: SourceRecord, context: TaskRecordContext | None = None) -> Task:
+def run(topology: Topology, *records: SourceFields, context: TaskRecordContext | None = None) -> Task:
     task = Task(topology, 0, {}, context or TaskRecordContext())
     assert task.takes_batches
     assert task.process_batch(source_batch(records)) == len(records)

@@ -7,8 +7,8 @@ import pytest
 from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Topology
 from statestore.errors import ProcessorError
 from statestore.format.header_bytes import encode_headers
+from statestore.headers.topic_columns import SourceFields
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import Task
 
 HEADERS = encode_headers([("h", b"1")])
@@ -60,7 +60,7 @@ def a_task(*below: type[Processor]) -> Task:
     return Task(topology, 0, {}, TaskRecordContext())
 
 
-def record(key: bytes, offset: int, timestamp_ms: int) -> SourceRecord:
+def record(key: bytes, offset: int, timestamp_ms: int) -> SourceFields:
     return ("in", 0, offset, timestamp_ms, key, b"v", HEADERS)
 
 

@@ -7,12 +7,12 @@ import pytest
 from statestore import ConsumerRecord, Headers
 from statestore.errors import ProcessorError
 from statestore.format.header_bytes import encode_headers, parse_count
+from statestore.headers.topic_columns import SourceFields
 from statestore.middleware import IngestedRecord
-from statestore.processor.receivers import SourceRecord
 from tests.support.ingest import ingest_records
 
 HEADERS = encode_headers([("a", b"1")])
-RECORDS: list[SourceRecord] = [("in", 0, n, 10 + n, b"k", b"v%d" % n, HEADERS) for n in range(3)]
+RECORDS: list[SourceFields] = [("in", 0, n, 10 + n, b"k", b"v%d" % n, HEADERS) for n in range(3)]
 
 
 def changed(record: IngestedRecord, **fields: object) -> IngestedRecord:

@@ -12,17 +12,16 @@ import pytest
 from statestore import BatchProcessor, Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
 from statestore.errors import ProcessorError, ProcessorMetadataError, TopologyError
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.topic_columns import SourceFields, source_batch
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import Task
-from statestore.processor.topic_columns import source_batch
 from statestore.testing import TestInputTopic, TopologyTestDriver
 from tests.support.spark.task_batches import TaskBatches
 
 BYTES = Serdes.bytes()
 
 
-def record(timestamp_ms: int, value: bytes = b"v", offset: int = 0) -> SourceRecord:
+def record(timestamp_ms: int, value: bytes = b"v", offset: int = 0) -> SourceFields:
     return ("in", 0, offset, timestamp_ms, b"k", value, b"")
 
 

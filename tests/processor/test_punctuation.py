@@ -9,8 +9,8 @@ import pytest
 
 from statestore import Cancellable, Processor, ProcessorContext, PunctuationType, Record, Serdes, Topology
 from statestore.errors import ProcessorError, TopologyError
+from statestore.headers.topic_columns import SourceFields
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import Task
 from statestore.recovery.commit.punctuations import RecordedPunctuation, RecordedPunctuations
 
@@ -19,7 +19,7 @@ Init = Callable[[ProcessorContext], object]
 Process = Callable[[ProcessorContext, Record[Any, Any]], object]
 
 
-def record(timestamp_ms: int, offset: int = 0) -> SourceRecord:
+def record(timestamp_ms: int, offset: int = 0) -> SourceFields:
     return ("in", 0, offset, timestamp_ms, b"k", b"v", b"")
 
 

@@ -11,16 +11,17 @@ from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import DeserializationError, ProcessorError, SerializationError, TopologyError, UnknownTopicError
 from statestore.format.header_bytes import encode_headers, parse_count
-from statestore.middleware.failures import FailureHandling
+from statestore.headers.topic_columns import SourceFields
+from statestore.interception.failures import FailureHandling
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.receivers import SourceRecord, serialize_by_type
+from statestore.processor.receivers import serialize_by_type
 from statestore.processor.task import Task
 from statestore.recovery.commit.changelog import batch_changelog
 
 HEADERS = encode_headers([("h", b"1"), ("h", None)])
 
 
-def record(value: bytes | None, key: bytes | None = b"k", offset: int = 0, timestamp_ms: int = 5) -> SourceRecord:
+def record(value: bytes | None, key: bytes | None = b"k", offset: int = 0, timestamp_ms: int = 5) -> SourceFields:
     return ("in", 0, offset, timestamp_ms, key, value, HEADERS)
 
 
@@ -53,7 +54,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Task]]:
     """Makes a task of a topology over real stores and runs records through it."""
     opened: list[RocksDBDatabase] = []
 
-    def run_task(topology: Topology, *records: SourceRecord, skip: bool = False) -> Task:
+    def run_task(topology: Topology, *records: SourceFields, skip: bool = False) -> Task:
         context = TaskRecordContext()
         database = RocksDBDatabase(str(tmp_path / f"db-{len(opened)}"), list(topology.store_builders))
         opened.append(database)

@@ -9,7 +9,7 @@ import pytest
 from statestore import Cancellable, Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.errors import ProcessorError
-from statestore.middleware.failures import FailureHandling
+from statestore.interception.failures import FailureHandling
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores

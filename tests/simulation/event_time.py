@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 from statestore import Serdes, Topology
 from statestore.dsl import EmitStrategy, KStream, Materialized, SessionWindows, StreamsBuilder, TimeWindows
 from statestore.format.header_bytes import encode_headers
+from statestore.headers.topic_columns import source_batch
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.task_stores import shard_stores
-from statestore.processor.topic_columns import source_batch
 from tests.simulation.workload import place
 from tests.support.dsl.runs import SHOWN
 from tests.support.recovery.rescaling import States

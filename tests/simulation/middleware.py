@@ -21,18 +21,17 @@ from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Sto
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.headers.expiry_header import expiry_value
-from statestore.middleware.chain import Chain
+from statestore.headers.topic_columns import SinkFields, SourceFields, source_batch
+from statestore.interception.chain import Chain
+from statestore.interception.failures import FailureHandling, OnFailure
+from statestore.interception.interceptor import Interceptor
 from statestore.middleware.chargeback import NOBODY, USAGE_STORE, Chargeback, Usage, read_usage
-from statestore.middleware.failures import FailureHandling, OnFailure
-from statestore.middleware.interceptor import Interceptor
 from statestore.middleware.keys import HmacKey, Keyring
 from statestore.middleware.signing import Signing
 from statestore.middleware.slicing import Slicing
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores
-from statestore.processor.topic_columns import source_batch
 from statestore.recovery.commit.batch_end import BatchEnd
 from tests.simulation.workload import BATCH_MS, SPECS, Workload, batch_number
 
@@ -55,7 +54,7 @@ class Slice(NamedTuple):
     sending: int
     index: int
     count: int
-    record: SourceRecord
+    record: SourceFields
 
 
 class Outputs(NamedTuple):
@@ -66,7 +65,7 @@ class Outputs(NamedTuple):
     usage: Usage
 
 
-def _passed(chain: Sequence[Interceptor], record: SinkRecord, now_ms: int, shard: int = 0) -> list[SinkRecord]:
+def _passed(chain: Sequence[Interceptor], record: SinkFields, now_ms: int, shard: int = 0) -> list[SinkFields]:
     """Return what comes out of a query that only hands on, around which the interceptors are."""
     topic, timestamp_ms, key, value, header_bytes = record
     task = Task(_handing_on(chain), shard, {}, TaskRecordContext(-1, now_ms))
@@ -275,7 +274,7 @@ def _expires_ms(seed: int, shard: int, message: int) -> float:
 
 
 @cache
-def _sent(seed: int, shard: int, message: int) -> tuple[tuple[SinkRecord, ...], ...]:
+def _sent(seed: int, shard: int, message: int) -> tuple[tuple[SinkFields, ...], ...]:
     """Return the slices of each sending of a message."""
     value, made_ms = _message(seed, shard, message)
     expires_ms = _expires_ms(seed, shard, message)

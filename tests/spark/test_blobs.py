@@ -22,7 +22,7 @@ from statestore.errors import (
 from statestore.format.header_bytes import encode_headers, parse_count
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.format.partitioner import partition_column
-from statestore.processor.topic_columns import sink_batch
+from statestore.headers.topic_columns import sink_batch
 from statestore.spark.blobs import BlobSpool, encode_blob
 from statestore.spark.pack import Pack
 from statestore.spark.record_order import records_in_order

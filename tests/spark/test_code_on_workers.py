@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 import statestore.connect
 from statestore import Processor, Record, Serdes, Topology
 from statestore.errors import NotPicklableError
-from statestore.middleware.failures import FailureHandling
+from statestore.interception.failures import FailureHandling
 from statestore.spark.code_on_workers import _missing, _pickled_parts, imported_modules, own_modules
 
 TEXT = Serdes.string()

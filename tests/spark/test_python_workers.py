@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 
 from orders import running_total_topology, seeded_orders
 from statestore import Processor, ProcessorContext, Record, Serdes, Topology
-from statestore.middleware.failures import FailureHandling
+from statestore.interception.failures import FailureHandling
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState

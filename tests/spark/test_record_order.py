@@ -10,15 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from statestore.processor.receivers import SourceRecord
-from statestore.processor.topic_columns import source_records
+from statestore.headers.topic_columns import SourceFields, source_records
 from statestore.spark.blobs import INPUT, encode_blob
 from statestore.spark.record_order import batches_in_order, records_in_order
 
 Place = tuple[str, int]
 
 
-def blob(records: list[SourceRecord], cuts: int = 1) -> bytes:
+def blob(records: list[SourceFields], cuts: int = 1) -> bytes:
     """Records that are sorted by position, as a blob of several record batches."""
     size = -(-len(records) // cuts)
     batches = []
@@ -30,11 +29,11 @@ def blob(records: list[SourceRecord], cuts: int = 1) -> bytes:
     return encode_blob(batches)
 
 
-def record(place: Place, offset: int, timestamp_ms: int, value: bytes | None = None) -> SourceRecord:
+def record(place: Place, offset: int, timestamp_ms: int, value: bytes | None = None) -> SourceFields:
     return (*place, offset, timestamp_ms, b"k", b"%d" % offset if value is None else value, b"")
 
 
-def merged_one_by_one(partitions: dict[Place, list[SourceRecord]]) -> list[SourceRecord]:
+def merged_one_by_one(partitions: dict[Place, list[SourceFields]]) -> list[SourceFields]:
     """Take the earliest head, of equal ones that of the first partition, until nothing is left."""
     waiting = {place: list(records) for place, records in partitions.items() if records}
     taken = []
@@ -54,7 +53,7 @@ PARTITIONS = st.dictionaries(
 )
 
 
-def of_times(times: dict[Place, list[int]]) -> dict[Place, list[SourceRecord]]:
+def of_times(times: dict[Place, list[int]]) -> dict[Place, list[SourceFields]]:
     return {place: [record(place, n, time) for n, time in enumerate(found)] for place, found in times.items()}
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from statestore import Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
 from statestore.errors import LocalStateCorruptedError, ProcessorError, TopologyError
-from statestore.middleware.failures import FailureHandling
+from statestore.interception.failures import FailureHandling
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation

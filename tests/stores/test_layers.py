@@ -23,12 +23,12 @@ from statestore import (
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.protocol import ByteStore, Change
 from statestore.bytestore.write_sets.write_set import WriteSet
+from statestore.headers.topic_columns import source_batch
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.processor import Processor
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores
-from statestore.processor.topic_columns import source_batch
 from statestore.recovery.commit.changelog import batch_changelog
 from statestore.stores import builder as stacking
 from statestore.stores.layer import ByteStoreLayer

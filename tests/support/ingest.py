@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from statestore.middleware.ingest_function import IngestFunction, IngestHook
-from statestore.processor.ingest import Ingest
-from statestore.processor.receivers import SourceRecord
+from statestore.headers.topic_columns import SourceFields
+from statestore.interception.ingest import Ingest
+from statestore.interception.ingest_function import IngestFunction, IngestHook
 
 
-def ingest_records(records: Iterable[SourceRecord], hook: IngestHook) -> Iterator[SourceRecord]:
+def ingest_records(records: Iterable[SourceFields], hook: IngestHook) -> Iterator[SourceFields]:
     return Ingest([IngestFunction(hook)]).records(records)
 
 

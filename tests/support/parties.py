@@ -8,15 +8,15 @@ from statestore import ConsumerRecord, ProducerRecord, Topology
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.errors import RecordRefusedError
 from statestore.headers import Headers
+from statestore.headers.topic_columns import source_batch, source_records
+from statestore.interception.failures import raise_refusal
+from statestore.interception.ingest import Ingest, record_of, source_of
+from statestore.interception.passage import EmitPassage, IngestPassage
 from statestore.middleware import EmittedRecord, IngestedRecord, Interceptor
-from statestore.middleware.passage import EmitPassage, IngestPassage
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.failures import raise_refusal
-from statestore.processor.ingest import Ingest, record_of, source_of
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.punctuation import Punctuations
 from statestore.processor.task_stores import StoreBacking, build_stores
-from statestore.processor.topic_columns import source_batch, source_records
 from tests.support.passed_records import in_columns as columns_of
 
 

@@ -13,9 +13,9 @@ from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import DeserializationError, SchemaRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.middleware.avro import AvroValues, schema_text
 from statestore.middleware.content_type import CONTENT_TYPE
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.middleware.properties import made_of
 from statestore.middleware.schema_registry.ids import (
     AVRO_SCHEMA_MD5,

@@ -15,7 +15,7 @@ from typing import Final
 
 from statestore.errors import SliceError
 from statestore.headers import Headers
-from statestore.middleware.interceptor import EmittedRecord
+from statestore.interception.interceptor import EmittedRecord
 from statestore.middleware.slicing.slice import (
     CHUNK_HEADER,
     CHUNK_HEADER_BYTES,

@@ -13,7 +13,7 @@ from statestore.format.binary_columns import row_sizes
 from statestore.format.entry_key import MAP_KEYS
 from statestore.format.serde import Serdes
 from statestore.headers.record_columns import RecordColumns
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.properties import made_of
 from statestore.middleware.slicing.cutting import Cutting
 from statestore.middleware.slicing.open_messages import Limits, OpenMessages

@@ -23,7 +23,7 @@ from typing import Any, Final
 from statestore.errors import FormatError, RecordRefusedError, SliceError, SlicesIncompleteError
 from statestore.format.entry_key import key_at_front, map_entry_key, map_key_of, sized
 from statestore.headers.records import ConsumerRecord
-from statestore.middleware.interceptor import IngestedRecord
+from statestore.interception.interceptor import IngestedRecord
 from statestore.middleware.slicing.slice import CHUNK_HEADER, MESSAGE_ID_BYTES, MOST_SLICES, Slice
 from statestore.stores.holders import ValueTimestampHeaders
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 from statestore.format.binary_columns import is_valid, row_objects
 from statestore.headers import ConsumerRecord, Headers, ProducerRecord
 from statestore.headers.record_columns import RecordColumns
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
 from statestore.middleware.changing_headers import TRACE_LINKS, TRACEPARENT
 from statestore.middleware.extras import extra
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
 from statestore.middleware.tracing import w3c
 from statestore.middleware.tracing.propagation import Propagation
 from statestore.middleware.tracing.providers import ProcessTracer

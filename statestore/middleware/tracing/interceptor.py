@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.headers.record_columns import RecordColumns
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.changing_headers import TRACE_LINKS, TRACEPARENT
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.properties import made_of
 from statestore.middleware.tracing.batch_traces import BatchTraces
 from statestore.middleware.tracing.propagation import Propagation

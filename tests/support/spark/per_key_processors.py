@@ -8,14 +8,14 @@ import pandas as pd
 
 from statestore import ExpiredTimer, KeyContext, Serdes, StatefulProcessorHandle, Topology
 from statestore.format.header_bytes import encode_headers
-from statestore.processor.receivers import SinkRecord, SourceRecord
+from statestore.headers.topic_columns import SinkFields, SourceFields
 from statestore.spark import HeaderStatefulProcessor, per_key_topology
 from tests.support.spark.task_batches import TaskBatches
 
 
 def record(
     key: str | None, value: Any, offset: int = 0, timestamp_ms: int = 5, trace: bytes = b"1", topic: str = "in"
-) -> SourceRecord:
+) -> SourceFields:
     data = None if value is None else Serdes.json().serialize(value)
     return (topic, 3, offset, timestamp_ms, None if key is None else key.encode(), data, headers(trace))
 
@@ -53,9 +53,9 @@ def topology_of(processor: Any, **options: Any) -> Topology:
     return per_key_topology(processor, **{**serdes, "output_topic": "out", **options})
 
 
-def run(home: Path, processor: Any, *records: SourceRecord, **options: Any) -> list[SinkRecord]:
+def run(home: Path, processor: Any, *records: SourceFields, **options: Any) -> list[SinkFields]:
     return TaskBatches(home, topology_of(processor, **options)).run(*records)
 
 
-def values(outputs: list[SinkRecord]) -> list[Any]:
+def values(outputs: list[SinkFields]) -> list[Any]:
     return [Serdes.json().deserialize(output[3]) for output in outputs if output[3] is not None]

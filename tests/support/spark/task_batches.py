@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from statestore import Topology
+from statestore.headers.topic_columns import SinkFields, SourceFields
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.task import Task
 from statestore.processor.task_stores import shard_stores
 from statestore.recovery.local.local_directory import LocalDirectory
@@ -30,7 +30,7 @@ class TaskBatches:
         self.changelogs: dict[str, list[Any]] = {}
         """What the last batch logged."""
 
-    def run(self, *records: SourceRecord, now_ms: int = 0, commits: bool = True) -> list[SinkRecord]:
+    def run(self, *records: SourceFields, now_ms: int = 0, commits: bool = True) -> list[SinkFields]:
         """Run a batch; one that does not commit is forgotten, as when Spark drops an attempt."""
         with self._task(now_ms) as (task, batch, _):
             assert task.process(records) == len(records)

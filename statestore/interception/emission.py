@@ -10,12 +10,11 @@ import pyarrow as pa
 
 from statestore.headers import Headers
 from statestore.headers.records import ProducerRecord
-from statestore.middleware.failed_record import Refusal
-from statestore.middleware.interceptor import EmittedRecord, Interceptor
-from statestore.middleware.passage import EmitPassage
-from statestore.processor.failures import OnRefusal
-from statestore.processor.receivers import Send, SinkRecord, SourceRecord
-from statestore.processor.topic_columns import SINK_COLUMNS, record_columns, sink_batch
+from statestore.headers.topic_columns import SINK_COLUMNS, Send, SinkFields, SourceFields, record_columns, sink_batch
+from statestore.interception.failed_record import Refusal
+from statestore.interception.failures import OnRefusal
+from statestore.interception.interceptor import EmittedRecord, Interceptor
+from statestore.interception.passage import EmitPassage
 
 SendBatch: TypeAlias = "Callable[[pa.RecordBatch, pa.RecordBatch | None], None]"
 """Takes a batch of SINK_COLUMNS, and where the input records behind its rows came from, if that is known."""
@@ -37,8 +36,8 @@ class TaskEmission:
         send: Send,
         send_batch: Callable[[pa.RecordBatch], None],
         refuse: OnRefusal,
-        current: Callable[[], SourceRecord | None],
-        original: Callable[[str, int, int], SourceRecord | None],
+        current: Callable[[], SourceFields | None],
+        original: Callable[[str, int, int], SourceFields | None],
     ) -> None:
         """`current` returns the input record that is being processed, `original` one of a place as it came."""
         self._passage: Final = EmitPassage(interceptors, self._refused)
@@ -47,9 +46,9 @@ class TaskEmission:
         self._refuse = refuse
         self._current = current
         self._original = original
-        self._held: list[SinkRecord] = []
+        self._held: list[SinkFields] = []
         self._held_bytes = 0
-        self._held_sources: list[SourceRecord | None] = []
+        self._held_sources: list[SourceFields | None] = []
         self._origin: pa.RecordBatch | None = None
         self.send: Send = self._send_record
         self.send_batch: SendBatch = self._send_columns
@@ -102,7 +101,7 @@ class TaskEmission:
     def _refused(self, record: EmittedRecord, interceptor: str, error: Refusal) -> None:
         self._refuse(self._source(), interceptor, error)
 
-    def _source(self) -> SourceRecord | None:
+    def _source(self) -> SourceFields | None:
         """Return the input record of the one that an interceptor has, as it came."""
         at = self._passage.at
         if at is None:
@@ -117,5 +116,5 @@ class TaskEmission:
         place: list[Any] = [column[number].as_py() for column in self._origin.columns[:3]]
         return self._original(*place)
 
-    def _as_it_came(self, source: SourceRecord | None) -> SourceRecord | None:
+    def _as_it_came(self, source: SourceFields | None) -> SourceFields | None:
         return None if source is None else self._original(*source[:3]) or source

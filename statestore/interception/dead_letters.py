@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from statestore.headers import Headers
-from statestore.middleware.failed_record import FailedRecord
+from statestore.interception.failed_record import FailedRecord
 
 __all__ = [
     "CLASS_NAME",

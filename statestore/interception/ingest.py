@@ -15,12 +15,11 @@ import pyarrow.compute as pc
 
 from statestore.headers import Headers
 from statestore.headers.records import ConsumerRecord
-from statestore.middleware.failed_record import Refusal
-from statestore.middleware.interceptor import IngestedRecord, Interceptor
-from statestore.middleware.passage import IngestPassage
-from statestore.processor.failures import OnRefusal, raise_refusal
-from statestore.processor.receivers import SourceRecord
-from statestore.processor.topic_columns import SOURCE_COLUMNS, record_columns, source_records
+from statestore.headers.topic_columns import SOURCE_COLUMNS, SourceFields, record_columns, source_records
+from statestore.interception.failed_record import Refusal
+from statestore.interception.failures import OnRefusal, raise_refusal
+from statestore.interception.interceptor import IngestedRecord, Interceptor
+from statestore.interception.passage import IngestPassage
 
 _PLACE: Final = ["topic", "partition", "offset"]
 
@@ -31,7 +30,7 @@ class Ingest:
     def __init__(self, interceptors: Sequence[Interceptor], refuse: OnRefusal = raise_refusal) -> None:
         self._passage: Final = IngestPassage(interceptors, self._refused)
         self._refuse = refuse
-        self._source: SourceRecord | None = None
+        self._source: SourceFields | None = None
         """The record as it came that was passed last, by itself."""
         self._batch: pa.RecordBatch | None = None
         """The records as they came that were passed last, in columns."""
@@ -41,7 +40,7 @@ class Ingest:
         """Whether records are best passed together."""
         return self._passage.is_in_columns
 
-    def records(self, records: Iterable[SourceRecord]) -> Iterator[SourceRecord]:
+    def records(self, records: Iterable[SourceFields]) -> Iterator[SourceFields]:
         """Yield what is left of records, in their order, each before the next one is looked at.
 
         Raises ProcessorError around what an interceptor raises, and if it changes where a record came from or its key:
@@ -49,7 +48,7 @@ class Ingest:
         """
         return iter(records) if self._passage.is_open else self._records(records)
 
-    def _records(self, records: Iterable[SourceRecord]) -> Iterator[SourceRecord]:
+    def _records(self, records: Iterable[SourceFields]) -> Iterator[SourceFields]:
         pass_record = self._passage.pass_record
         for source in records:
             self._source = source
@@ -77,11 +76,11 @@ class Ingest:
             yield pa.record_batch(parts, schema=SOURCE_COLUMNS)
 
     @property
-    def current(self) -> SourceRecord | None:
+    def current(self) -> SourceFields | None:
         """The record as it came that was passed last, by itself; None if records are passed in columns."""
         return self._source
 
-    def original(self, topic: str, partition: int, offset: int) -> SourceRecord | None:
+    def original(self, topic: str, partition: int, offset: int) -> SourceFields | None:
         """Return a record as it came, of those that were passed last; None if it is none of them."""
         place = topic, partition, offset
         if self._source is not None and self._source[:3] == place:
@@ -93,19 +92,19 @@ class Ingest:
         self._refuse(original or source_of(record), interceptor, error)
 
 
-def record_of(source: SourceRecord) -> IngestedRecord:
+def record_of(source: SourceFields) -> IngestedRecord:
     """Return the record of these fields."""
     topic, partition, offset, timestamp_ms, key, value, header_bytes = source
     return ConsumerRecord.adopt(topic, partition, offset, timestamp_ms, key, value, Headers.from_bytes(header_bytes))
 
 
-def source_of(record: IngestedRecord) -> SourceRecord:
+def source_of(record: IngestedRecord) -> SourceFields:
     """Return the fields of a record as a task takes them."""
     header_bytes = record.headers.to_bytes()
     return record.topic, record.partition, record.offset, record.timestamp_ms, record.key, record.value, header_bytes
 
 
-def _find(batch: pa.RecordBatch, place: tuple[Any, ...]) -> SourceRecord | None:
+def _find(batch: pa.RecordBatch, place: tuple[Any, ...]) -> SourceFields | None:
     """Return the first record of a batch that came from a place; None if there is none."""
     found = np.ones(batch.num_rows, np.bool_)
     for name, part in zip(_PLACE, place, strict=True):

@@ -1,15 +1,26 @@
-"""Records of topics as columns: what comes to a task, and what its sinks send."""
+"""Records of topics, as tuples and as columns: what comes to a task, and what its sinks send."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias, cast
 
 import pyarrow as pa
 
 from statestore.format.binary_columns import row_objects
 from statestore.headers.record_columns import RecordColumns
-from statestore.processor.receivers import SinkRecord, SourceRecord
+
+SourceFields: TypeAlias = "tuple[str, int, int, int, bytes | None, bytes | None, bytes]"
+"""A record as it comes from a topic: topic, partition, offset, timestamp_ms, key, value, header bytes (KIP-1271).
+
+A plain tuple, as is SinkFields: there is one of each for every record.
+"""
+
+SinkFields: TypeAlias = "tuple[str, int, bytes | None, bytes | None, bytes]"
+"""A record as it goes to a topic: topic, timestamp_ms, key, value, header bytes (KIP-1271)."""
+
+Send: TypeAlias = "Callable[[str, int, bytes | None, bytes | None, bytes], None]"
+"""Takes the fields of a SinkFields: who collects them by columns needs no tuple for each."""
 
 SOURCE_COLUMNS: Final = pa.schema(
     [
@@ -27,15 +38,15 @@ SINK_COLUMNS: Final = pa.schema(
 )
 
 
-def source_batch(records: Iterable[SourceRecord]) -> pa.RecordBatch:
+def source_batch(records: Iterable[SourceFields]) -> pa.RecordBatch:
     """Return records, at least one, as the columns of SOURCE_COLUMNS."""
     topics, *columns = zip(*records, strict=True)
     return _batch(SOURCE_COLUMNS, topics, columns)
 
 
-def source_records(batch: pa.RecordBatch) -> Iterator[SourceRecord]:
+def source_records(batch: pa.RecordBatch) -> Iterator[SourceFields]:
     """Yield the rows of a batch of SOURCE_COLUMNS."""
-    return cast(Iterator[SourceRecord], _rows(batch))
+    return cast(Iterator[SourceFields], _rows(batch))
 
 
 def sink_batch(topics: Sequence[str], *columns: Sequence[object]) -> pa.RecordBatch:
@@ -43,9 +54,9 @@ def sink_batch(topics: Sequence[str], *columns: Sequence[object]) -> pa.RecordBa
     return _batch(SINK_COLUMNS, topics, columns)
 
 
-def sink_records(batch: pa.RecordBatch) -> Iterator[SinkRecord]:
+def sink_records(batch: pa.RecordBatch) -> Iterator[SinkFields]:
     """Yield the rows of a batch of SINK_COLUMNS."""
-    return cast(Iterator[SinkRecord], _rows(batch))
+    return cast(Iterator[SinkFields], _rows(batch))
 
 
 def record_columns(batch: pa.RecordBatch, origin: pa.RecordBatch) -> RecordColumns:

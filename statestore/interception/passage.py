@@ -17,8 +17,8 @@ from statestore.format.binary_columns import row_objects
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.records import ConsumerRecord, ProducerRecord
-from statestore.middleware.failed_record import Refusal
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, defines
+from statestore.interception.failed_record import Refusal
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, defines
 
 PART_BYTES: Final = 64 << 20
 """From how many bytes of values on records in columns go on by themselves: small values may stand for large ones."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_check
 from statestore.errors.readable import shape_of
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.records import ConsumerRecord
-from statestore.middleware.interceptor import IngestedRecord, Interceptor
+from statestore.interception.interceptor import IngestedRecord, Interceptor
 
 if TYPE_CHECKING:
     from statestore.connect.converters.base import HeaderConverter
