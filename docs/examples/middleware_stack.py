@@ -28,7 +28,7 @@ from demo_session import demo_session
 from middleware_company import ORDER, SLICE_BYTES, TOTAL, Company
 from statestore import ConsumerRecord, Headers, ProducerRecord
 from statestore.headers import ExtendedDeserializer, ExtendedSerializer
-from statestore.middleware import dead_letters
+from statestore.middleware import DeadLetters
 from statestore.middleware.compression import Compression
 from statestore.middleware.encryption import Encryption
 from statestore.middleware.schema_registry import IdPlace, avro_serde
@@ -218,7 +218,7 @@ def _flipped(value: bytes | None) -> bytes:
 
 
 def _reason(record: ConsumerRecord[bytes | None, bytes | None]) -> str:
-    found = record.headers.last_header(dead_letters.EXCEPTION_CLASS_NAME)
+    found = record.headers.last_header(DeadLetters.EXCEPTION_CLASS_NAME)
     return "" if found is None or found.value is None else found.value.decode().rpartition(".")[2]
 
 

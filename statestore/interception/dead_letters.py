@@ -7,48 +7,10 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from statestore.headers import Headers
 from statestore.interception.failed_record import FailedRecord
-
-__all__ = [
-    "CLASS_NAME",
-    "CONNECTOR_NAME",
-    "EXCEPTION_CLASS_NAME",
-    "EXCEPTION_MESSAGE",
-    "EXCEPTION_STACKTRACE",
-    "OFFSET",
-    "PARTITION",
-    "PREFIX",
-    "STAGE",
-    "TASK_ID",
-    "TOPIC",
-    "DeadLetters",
-]
-
-PREFIX: Final = "__connect.errors."
-"""What the names of all headers of dead letters begin with."""
-TOPIC: Final = PREFIX + "topic"
-"""The topic that a record came from."""
-PARTITION: Final = PREFIX + "partition"
-"""The partition that it came from."""
-OFFSET: Final = PREFIX + "offset"
-"""The offset that it had there."""
-CONNECTOR_NAME: Final = PREFIX + "connector.name"
-"""What a query calls itself: `DeadLetters.name`."""
-TASK_ID: Final = PREFIX + "task.id"
-"""The shard."""
-STAGE: Final = PREFIX + "stage"
-"""The stage of Connect at which it failed: see FailureStage."""
-CLASS_NAME: Final = PREFIX + "class.name"
-"""The source, processor, sink or interceptor."""
-EXCEPTION_CLASS_NAME: Final = PREFIX + "exception.class.name"
-"""The class of the error."""
-EXCEPTION_MESSAGE: Final = PREFIX + "exception.message"
-"""Its text."""
-EXCEPTION_STACKTRACE: Final = PREFIX + "exception.stacktrace"
-"""Its stack trace, unless it is a refusal."""
 
 _ERRORS: Final = "statestore.errors"
 _MESSAGE_BYTES: Final = 4 << 10
@@ -70,6 +32,29 @@ class DeadLetters:
         __connect.errors.exception.class.name, .message, .stacktrace    the error; a refusal has no stack trace
     """
 
+    PREFIX: ClassVar[str] = "__connect.errors."
+    """What the names of all headers of dead letters begin with."""
+    TOPIC: ClassVar[str] = PREFIX + "topic"
+    """The topic that a record came from."""
+    PARTITION: ClassVar[str] = PREFIX + "partition"
+    """The partition that it came from."""
+    OFFSET: ClassVar[str] = PREFIX + "offset"
+    """The offset that it had there."""
+    CONNECTOR_NAME: ClassVar[str] = PREFIX + "connector.name"
+    """What a query calls itself: `DeadLetters.name`."""
+    TASK_ID: ClassVar[str] = PREFIX + "task.id"
+    """The shard."""
+    STAGE: ClassVar[str] = PREFIX + "stage"
+    """The stage of Connect at which it failed: see FailureStage."""
+    CLASS_NAME: ClassVar[str] = PREFIX + "class.name"
+    """The source, processor, sink or interceptor."""
+    EXCEPTION_CLASS_NAME: ClassVar[str] = PREFIX + "exception.class.name"
+    """The class of the error."""
+    EXCEPTION_MESSAGE: ClassVar[str] = PREFIX + "exception.message"
+    """Its text."""
+    EXCEPTION_STACKTRACE: ClassVar[str] = PREFIX + "exception.stacktrace"
+    """Its stack trace, unless it is a refusal."""
+
     topic: str
     name: str = "statestore"
     with_stacktrace: bool = True
@@ -88,22 +73,26 @@ class DeadLetters:
     def headers(self, failed: FailedRecord, shard: int) -> Headers:
         """Return the headers of a dead letter: those of the record, and what was wrong."""
         headers = failed.headers.copy()
-        for header in {header.key for header in headers if header.key.startswith(PREFIX)}:
+        for header in {header.key for header in headers if header.key.startswith(self.PREFIX)}:
             headers.remove(header)
         if not self.with_context:
             return headers
-        for name, place in ((TOPIC, failed.topic), (PARTITION, failed.partition), (OFFSET, failed.offset)):
+        for name, place in (
+            (self.TOPIC, failed.topic),
+            (self.PARTITION, failed.partition),
+            (self.OFFSET, failed.offset),
+        ):
             if place is not None:
                 headers.add(name, str(place).encode())
-        headers.add(CONNECTOR_NAME, self.name.encode())
-        headers.add(TASK_ID, str(shard).encode())
-        headers.add(STAGE, failed.stage.value.encode())
-        headers.add(CLASS_NAME, failed.node.encode())
-        headers.add(EXCEPTION_CLASS_NAME, _error_class(failed.error).encode())
-        headers.add(EXCEPTION_MESSAGE, _text(str(failed.error), _MESSAGE_BYTES))
+        headers.add(self.CONNECTOR_NAME, self.name.encode())
+        headers.add(self.TASK_ID, str(shard).encode())
+        headers.add(self.STAGE, failed.stage.value.encode())
+        headers.add(self.CLASS_NAME, failed.node.encode())
+        headers.add(self.EXCEPTION_CLASS_NAME, _error_class(failed.error).encode())
+        headers.add(self.EXCEPTION_MESSAGE, _text(str(failed.error), _MESSAGE_BYTES))
         if self.with_stacktrace and failed.error.__traceback__ is not None and not failed.is_refusal:
             stacktrace = "".join(traceback.format_exception(failed.error))
-            headers.add(EXCEPTION_STACKTRACE, _text(stacktrace, _STACKTRACE_BYTES))
+            headers.add(self.EXCEPTION_STACKTRACE, _text(stacktrace, _STACKTRACE_BYTES))
         return headers
 
 

@@ -14,7 +14,7 @@ import pytest
 from statestore import Headers, Processor, Record, Serdes, Topology
 from statestore.connect import ConfigDef, ConnectIngest, HeaderConverter, Transformation, TransformChain
 from statestore.errors import ConfigException, DataException, DeserializationError, ProcessorError
-from statestore.middleware import dead_letters
+from statestore.middleware import DeadLetters
 from statestore.testing import TestRecord, TopologyTestDriver
 
 MOVE = {
@@ -82,9 +82,9 @@ def values(run: TopologyTestDriver, topic: str) -> list[bytes]:
 
 def said(letter: TestRecord[bytes, bytes]) -> dict[str, str]:
     return {
-        header.key.removeprefix(dead_letters.PREFIX): (header.value or b"").decode()
+        header.key.removeprefix(DeadLetters.PREFIX): (header.value or b"").decode()
         for header in letter.headers
-        if header.key.startswith(dead_letters.PREFIX)
+        if header.key.startswith(DeadLetters.PREFIX)
     }
 
 

@@ -17,10 +17,9 @@ from statestore.errors import (
 )
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.topic_columns import SourceFields, source_batch
-from statestore.interception.dead_letters import DeadLetters
 from statestore.interception.failed_record import FailedRecord, FailureStage
 from statestore.interception.failures import FailureHandling, OnFailure
-from statestore.middleware import Interceptor, dead_letters
+from statestore.middleware import DeadLetters, Interceptor
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.punctuation import PunctuationType
@@ -47,9 +46,9 @@ def letters_of(driver: TopologyTestDriver, topic: str = "dead") -> list[TestReco
 
 def said(letter: TestRecord[bytes, bytes]) -> dict[str, str]:
     return {
-        header.key.removeprefix(dead_letters.PREFIX): (header.value or b"").decode()
+        header.key.removeprefix(DeadLetters.PREFIX): (header.value or b"").decode()
         for header in letter.headers
-        if header.key.startswith(dead_letters.PREFIX)
+        if header.key.startswith(DeadLetters.PREFIX)
     }
 
 
@@ -81,7 +80,7 @@ def test_a_dead_letter_is_the_record_as_it_came_with_what_was_wrong(how: str, in
     options = {**options, "interceptors": [*options.get("interceptors", ()), stamp]}
     with TopologyTestDriver(chain(handle, value_serde=JSON), dead_letters="dead", **options) as driver:
         raw = input_of(driver, value_serde=Serdes.bytes())
-        headers = [("trace", b"1"), (dead_letters.TOPIC, b"a lie")]
+        headers = [("trace", b"1"), (DeadLetters.TOPIC, b"a lie")]
         for number, each in enumerate((b'"before"', value, b'"after"')):
             raw.pipe_input("k", each, timestamp_ms=10 + number, headers=headers)
         assert outputs_of_text(driver) == ["before", "after"]
@@ -89,8 +88,8 @@ def test_a_dead_letter_is_the_record_as_it_came_with_what_was_wrong(how: str, in
         node, error, message = CLASSES[how]
         found = said(letter)
         assert (letter.key, letter.value, letter.timestamp_ms) == (b"k", value, 11)
-        assert [header for header in letter.headers if not header.key.startswith(dead_letters.PREFIX)] == headers[:1]
-        assert len(list(letter.headers.headers(dead_letters.TOPIC))) == 1, "nobody else says where it came from"
+        assert [header for header in letter.headers if not header.key.startswith(DeadLetters.PREFIX)] == headers[:1]
+        assert len(list(letter.headers.headers(DeadLetters.TOPIC))) == 1, "nobody else says where it came from"
         assert (found["topic"], found["partition"], found["offset"]) == ("in", "0", "1")
         assert (found["stage"], found["class.name"], found["exception.class.name"]) == (stage, node, error)
         assert message in found["exception.message"]

@@ -20,7 +20,7 @@ from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.kip82 import text_headers
 from statestore.kip82.id_header_bytes import IdForm, decode_id_headers
 from statestore.kip82.id_headers import HeaderIds
-from statestore.middleware import Chain, Interceptor, dead_letters
+from statestore.middleware import Chain, DeadLetters, Interceptor
 from statestore.middleware.auth import CLAIMS_HEADER, TOKEN_HEADER, Authentication, Authorization, TokenKey
 from statestore.middleware.claim_check import CLAIM_CHECK_HEADER, ClaimCheck
 from statestore.middleware.cloud_events import CloudEvents
@@ -168,7 +168,7 @@ def assert_it_fails_in_silence(topology: Topology, value: bytes, caplog: Any, **
             for letter in dead.read_records_to_list():
                 has_failed = True
                 assert (letter.key, letter.value) == (key, value)
-                said = [header.value for header in letter.headers if header.key.startswith(dead_letters.PREFIX)]
+                said = [header.value for header in letter.headers if header.key.startswith(DeadLetters.PREFIX)]
                 assert_silent([(each or b"").decode() for each in said])
     assert has_failed
     assert_silent([record.getMessage() for record in caplog.records])

@@ -10,7 +10,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from orders import expected_totals, running_total_topology, seeded_orders
 from statestore.errors import InputSchemaError, TopologyError
-from statestore.middleware import dead_letters
+from statestore.middleware import DeadLetters
 from statestore.spark import batch_figures, stateful, with_middleware
 from tests.middleware.test_interceptors_in_tasks import Counting
 from tests.support.interceptors import ColumnStamp, Refusing, Stamp
@@ -62,10 +62,10 @@ def test_a_chain_around_a_query_with_dead_letters_state_and_figures(order_query:
     stamps = [("in", b"configured"), ("in", b"a")]
     kept = [order._replace(headers=[*order.headers, *stamps]) for order in ORDERS if order not in refused]
     assert len(letters) == len(refused) > 0
-    assert sorted(values(row, dead_letters.OFFSET)[0] for row in letters) == sorted(
+    assert sorted(values(row, DeadLetters.OFFSET)[0] for row in letters) == sorted(
         str(order.offset).encode() for order in refused
     )
-    assert {values(row, dead_letters.EXCEPTION_CLASS_NAME)[0] for row in letters} == {
+    assert {values(row, DeadLetters.EXCEPTION_CLASS_NAME)[0] for row in letters} == {
         b"tests.support.interceptors.ForbiddenError"
     }
     assert all(not values(row, "in") for row in letters), "dead letters are as they came"
@@ -110,14 +110,14 @@ def test_the_same_chain_on_a_dataframe_without_any_state(records: DataFrame) -> 
         ("dead", b"bad", None),
     ]
     assert [values(row, "in") for row in taken] == [[b"b", b"a"], [b"b", b"a"], []]
-    assert values(taken[2], dead_letters.OFFSET) == [b"1"]
+    assert values(taken[2], DeadLetters.OFFSET) == [b"1"]
 
     sent = with_middleware(records.drop("partition", "offset"), chain, side="emit", dead_letters="dead").collect()
     assert [(row.topic, row.value) for row in sent] == [("in", b"good"), ("in", None), ("dead", b"bad")]
     assert [values(row, "out") for row in sent] == [[b"a", b"b"], [b"a", b"b"], []]
     assert sent[0].timestamp == records.first().timestamp  # type: ignore[union-attr]
-    assert values(sent[2], dead_letters.TOPIC) == [b"in"]
-    assert not values(sent[2], dead_letters.OFFSET)
+    assert values(sent[2], DeadLetters.TOPIC) == [b"in"]
+    assert not values(sent[2], DeadLetters.OFFSET)
 
 
 def test_what_a_dataframe_can_not_do_is_refused_before_it_runs(records: DataFrame) -> None:
