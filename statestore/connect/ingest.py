@@ -26,7 +26,7 @@ _SIDES: Final = ("key.converter", "value.converter")
 
 
 class ConnectIngest:
-    """A connector's configuration for a query: `on_ingest` of `stateful()` and of a TopologyTestDriver.
+    """A connector's configuration for a query: among the `interceptors` of `stateful()` and of a TopologyTestDriver.
 
     Its transformations (`transforms`, `predicates`) are done to each record before any source, and what they drop is
     left out. `header.converter` is what they read headers with, and what `ProcessorContext.typed_headers` reads with;

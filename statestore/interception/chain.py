@@ -12,17 +12,23 @@ Interceptors have names in configurations, as in Kafka's clients, `interceptor.c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from statestore.connect.config import ConfigType, parse_type
 from statestore.connect.transforms.properties_text import config_of, read_properties
 from statestore.errors import ChainIncompleteError, ChainOrderError, ConfigException, ProcessorError
 from statestore.interception.failed_record import Refusal
-from statestore.interception.ingest_function import IngestFunction, IngestHook
+from statestore.interception.ingest_function import IngestFunction, IngestHook, with_default_converter
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.interception.passage import EmitPassage, IngestPassage, Passage, PassedRecord
 
-Interceptors: TypeAlias = "Chain | Interceptor | Iterable[Interceptor | Chain] | Mapping[str, Any] | str | None"
+if TYPE_CHECKING:
+    from statestore.connect.converters.base import HeaderConverter
+
+ChainPart: TypeAlias = "Interceptor | Chain | IngestHook"
+"""What chains are made of; a function is called with each record that comes in."""
+
+Interceptors: TypeAlias = "ChainPart | Iterable[ChainPart] | Mapping[str, Any] | str | None"
 """A chain, what one is made of, or a configuration that names interceptors: a mapping, properties as text, or JSON."""
 
 INTERCEPTORS: Final = "statestore.interceptors"
@@ -36,10 +42,10 @@ class Chain:
     Iterating a chain yields them. Chains can be put together: one that is given among others stands for its own.
     """
 
-    def __init__(self, interceptors: Iterable[Interceptor | Chain] = ()) -> None:
+    def __init__(self, interceptors: Iterable[ChainPart] = ()) -> None:
         """Put interceptors together.
 
-        Raises ChainOrderError for an order in which they can't work, TypeError for what is no Interceptor, and
+        Raises ChainOrderError for an order in which they can't work, TypeError for what is no ChainPart, and
         ValueError if two have the same name and stores or figures of them could not be told apart.
         """
         self.interceptors: Final[tuple[Interceptor, ...]] = tuple(_flattened(interceptors))
@@ -93,16 +99,19 @@ def chain_of(given: Interceptors) -> Chain:
         return _configured(read_properties(given))
     if isinstance(given, Mapping):
         return _configured(given)
-    return Chain((given,) if isinstance(given, Interceptor) else given)
+    return Chain((given,) if isinstance(given, Interceptor) or callable(given) else given)
 
 
-def query_chain(interceptors: Interceptors, on_ingest: IngestHook | None, config: Mapping[str, Any]) -> Chain:
-    """Return the chain of a query: `on_ingest` next to its topology, and what is configured outside of all others.
+def query_chain(
+    interceptors: Interceptors, config: Mapping[str, Any], converter: HeaderConverter | None = None
+) -> Chain:
+    """Return the chain of a query: what is configured comes outside of all others.
 
-    Raises what `chain_of` raises, and ChainIncompleteError.
+    `converter` is what headers are read with where the chain does not say it. Raises what `chain_of` raises, and
+    ChainIncompleteError.
     """
-    own = () if on_ingest is None else (IngestFunction(on_ingest),)
-    return Chain([*own, *chain_of(interceptors), *chain_of(config)]).complete()
+    chain = Chain([chain_of(interceptors), chain_of(config)])
+    return (chain if converter is None else Chain(with_default_converter(chain, converter))).complete()
 
 
 def _pass(passage: Passage[PassedRecord], record: PassedRecord) -> list[PassedRecord]:
@@ -116,14 +125,18 @@ def _raise(record: object, interceptor: str, error: Refusal) -> None:
     raise error
 
 
-def _flattened(interceptors: Iterable[Interceptor | Chain]) -> Iterator[Interceptor]:
+def _flattened(interceptors: Iterable[ChainPart]) -> Iterator[Interceptor]:
     for interceptor in interceptors:
         if isinstance(interceptor, Chain):
             yield from interceptor
         elif isinstance(interceptor, Interceptor):
             yield interceptor
+        elif callable(interceptor) and not isinstance(interceptor, type):
+            yield IngestFunction(interceptor)
         else:
-            raise TypeError(f"a chain is made of objects of subclasses of Interceptor, not of {interceptor!r}")
+            raise TypeError(
+                f"a chain is made of interceptors (objects, not their classes) and functions, not of {interceptor!r}"
+            )
 
 
 def _check_names(interceptors: Sequence[Interceptor]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -17,7 +17,8 @@ from statestore.headers import Headers
 from statestore.headers.topic_columns import Send, SourceFields
 from statestore.interception.dead_letters import DeadLetters
 from statestore.interception.failed_record import FailedRecord, FailureStage, Refusal
-from statestore.interception.ingest_function import IngestHook, tolerance_of
+from statestore.interception.ingest_function import tolerance_of
+from statestore.interception.interceptor import Interceptor
 
 if TYPE_CHECKING:
     from statestore.connect.tolerance import Tolerance
@@ -70,9 +71,9 @@ class FailureHandling:
         on_processing_error: Handler | None,
         on_production_error: Handler | None,
         on_refusal: Handler | None,
-        on_ingest: IngestHook | None,
+        chain: Iterable[Interceptor],
     ) -> FailureHandling:
-        """Return what the arguments of a query or a test driver say, and a connector's configuration behind them."""
+        """Return what the arguments of a query or a test driver say, and a connector's configuration in their chain."""
         said = cls(
             on_deserialization_error=on_deserialization_error,
             on_processing_error=on_processing_error,
@@ -80,7 +81,7 @@ class FailureHandling:
             on_refusal=on_refusal,
             dead_letters=DeadLetters.of(dead_letters),
         )
-        tolerance = tolerance_of(on_ingest)
+        tolerance = tolerance_of(chain)
         return said if tolerance is None else said._under(tolerance)
 
     def _under(self, tolerance: Tolerance) -> FailureHandling:

@@ -1,9 +1,9 @@
-"""A function for records on their way into a shard, or a connector's configuration, as an interceptor."""
+"""A function of a record on its way in, such as a connector's configuration, as an interceptor."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from statestore.errors.readable import shape_of
@@ -15,45 +15,52 @@ if TYPE_CHECKING:
     from statestore.connect.converters.base import HeaderConverter
     from statestore.connect.tolerance import Tolerance
 
+_ILLEGAL: Final = re.compile(r"[^A-Za-z0-9._-]")
+
 IngestHook: TypeAlias = "Callable[[IngestedRecord], IngestedRecord | None]"
-"""Returns the record to go on with, the same or another; None if it took care of it. Travels to the executors."""
+"""Returns the record to go on with, the same or another; None leaves it out. Travels to the executors."""
 
 
 @runtime_checkable
 class ColumnIngest(Protocol):
-    """A hook that takes columns too, and has a converter of headers."""
+    """A function of a record that takes columns too, as a ConnectIngest."""
 
-    header_converter: HeaderConverter
     is_in_columns: bool
     """Whether it takes columns."""
 
     def ingest_columns(self, records: RecordColumns) -> RecordColumns:
-        """Return what the hook makes of records: the same as of each by itself."""
+        """Return what the function makes of records: the same as of each by itself."""
         ...
 
 
 class IngestFunction(Interceptor):
-    """An interceptor that does to records what a function does, which returns one record or None.
-
-    Raises TypeError if it can't be called.
-    """
+    """An interceptor that does to records on their way in what a function does, which returns one record or None."""
 
     def __init__(self, function: IngestHook) -> None:
-        if not callable(function):
-            raise TypeError(f"on_ingest must be a function of a record, not {function!r}")
         self._function: Final = function
         if isinstance(function, ColumnIngest) and function.is_in_columns:
             self.on_ingest_columns = function.ingest_columns
 
     @property
     def name(self) -> str:
-        """The argument that it was given as."""
-        return "on_ingest"
+        """The function's name, or that of its class, as far as a node's name may have it: "lambda" for a lambda."""
+        name = getattr(self._function, "__name__", type(self._function).__name__)
+        return _ILLEGAL.sub("", name) or "function"
 
     @property
     def header_converter(self) -> HeaderConverter | None:
-        """What processors read typed headers with, None if the function does not say."""
+        """What processors read typed headers with; None if the function does not say."""
         return getattr(self._function, "header_converter", None)
+
+    @property
+    def tolerance(self) -> Tolerance | None:
+        """What a connector's configuration says about records that fail; None if the function is none."""
+        return getattr(self._function, "tolerance", None)
+
+    def with_default(self, converter: HeaderConverter) -> IngestFunction:
+        """Return this with a converter of headers for where a connector's configuration names none."""
+        make = getattr(self._function, "with_default", None)
+        return self if make is None else IngestFunction(make(converter))
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Return what the function returns, in a list."""
@@ -65,34 +72,26 @@ class IngestFunction(Interceptor):
         return (made,)
 
 
-@dataclass(frozen=True)
-class _WithConverter:
-    """A function of a record, and what processors read typed headers with beside it."""
+class DefaultConverter(Interceptor):
+    """Has processors read typed headers with a converter, where no function of the chain says with which."""
 
-    function: IngestHook
-    header_converter: HeaderConverter
-
-    def __call__(self, record: IngestedRecord) -> IngestedRecord | None:
-        return self.function(record)
+    def __init__(self, converter: HeaderConverter) -> None:
+        self.header_converter: Final = converter
 
 
-def with_default_converter(on_ingest: IngestHook | None, converter: HeaderConverter | None) -> IngestHook | None:
-    """Return a hook that has this converter of headers where it names none; the hook itself if there is none."""
-    if converter is None or not (on_ingest is None or callable(on_ingest)):
-        return on_ingest
-    from statestore.connect.ingest import ConnectIngest
-
-    if on_ingest is None or isinstance(on_ingest, ConnectIngest):
-        return (on_ingest or ConnectIngest()).with_default(converter)
-    return _WithConverter(on_ingest, converter)
+def with_default_converter(chain: Iterable[Interceptor], converter: HeaderConverter) -> list[Interceptor]:
+    """Return interceptors that read headers with this converter where none of them names one."""
+    made = [each.with_default(converter) if isinstance(each, IngestFunction) else each for each in chain]
+    return made if header_converter_of(made) is not None else [*made, DefaultConverter(converter)]
 
 
-def tolerance_of(on_ingest: IngestHook | None) -> Tolerance | None:
-    """Return what a connector's configuration says about records that fail; None if there is none."""
-    return getattr(on_ingest, "tolerance", None)
+def header_converter_of(chain: Iterable[Interceptor]) -> HeaderConverter | None:
+    """Return what processors read typed headers with; None if no interceptor says."""
+    said = (each.header_converter for each in chain if isinstance(each, IngestFunction | DefaultConverter))
+    return next((converter for converter in said if converter is not None), None)
 
 
-def header_converter_of(interceptors: Iterable[Interceptor]) -> HeaderConverter | None:
-    """Return what processors read typed headers with, None if none of them says."""
-    functions = (each for each in interceptors if isinstance(each, IngestFunction))
-    return next((each.header_converter for each in functions if each.header_converter is not None), None)
+def tolerance_of(chain: Iterable[Interceptor]) -> Tolerance | None:
+    """Return what the first connector's configuration says about records that fail; None if there is none."""
+    said = (each.tolerance for each in chain if isinstance(each, IngestFunction))
+    return next((tolerance for tolerance in said if tolerance is not None), None)

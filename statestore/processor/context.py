@@ -410,7 +410,7 @@ class ProcessorContext(ShardClock):
             headers: those of any record; None means those of the record at this node.
             topic: whose converter to use; None means the topic of the input record.
 
-        The converter is that of a ConnectIngest given as `on_ingest`, else the session's
+        The converter is that of a ConnectIngest among the interceptors, else the session's
         (`spark.statestore.header.converter`), else Kafka's SimpleHeaderConverter.
         """
         # What nobody asks for is not imported either.

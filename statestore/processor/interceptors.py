@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
+import pyarrow as pa
+
 from statestore.errors import (
     DataException,
     ProcessorError,
@@ -17,9 +19,11 @@ from statestore.errors import (
     TopologyError,
 )
 from statestore.errors.readable import shape_of
+from statestore.headers.topic_columns import Send, SourceFields
+from statestore.interception.emission import TaskEmission
 from statestore.interception.failed_record import Refusal
 from statestore.interception.failures import OnRefusal
-from statestore.interception.ingest import source_of
+from statestore.interception.ingest import Ingest, source_of
 from statestore.interception.interceptor import IngestedRecord, Interceptor, defines
 from statestore.processor.context import NO_FAULT_OF_USER_CODE, Receiver, ShardClock, TaskRecordContext, processor_error
 from statestore.processor.earlier_times import EarlierTimes, earlier_times
@@ -130,9 +134,26 @@ class TaskInterceptors:
         self._ready: list[Interceptor] = []
         self.interceptors: Final[Sequence[Interceptor]] = tuple(made for made, _, _ in self._made)
         self.names: Final = frozenset(made.name for made in self.interceptors)
+        self.ingest: Final = Ingest(self.interceptors, refuse)
         for interceptor in self._defining("on_expiry"):
             for name, store in stores.items():
                 store.watch_expired(partial(_see_expired, interceptor, name))
+
+    def emission(
+        self,
+        send: Send,
+        send_batch: Callable[[pa.RecordBatch], None],
+        current: Callable[[], SourceFields | None],
+        original: Callable[[str, int, int], SourceFields | None] | None = None,
+    ) -> TaskEmission:
+        """Return what has them pass what is sent, on its way to `send` and `send_batch`.
+
+        `current` returns the input record that is being processed, `original` one of a place as it came; None is as
+        `ingest` has it.
+        """
+        return TaskEmission(
+            self.interceptors, send, send_batch, self._refuse, current, original or self.ingest.original
+        )
 
     def init(self) -> None:
         """Let each take its context. Raises ProcessorError around what one raises, StateStoreError as it is."""

@@ -23,10 +23,8 @@ from statestore.errors import (
 from statestore.errors.readable import facts_in_words, record_facts, shape_of, user_line
 from statestore.format.binary_columns import Integers
 from statestore.headers.topic_columns import Send, SinkFields, SourceFields, sink_records, source_batch, source_records
-from statestore.interception.emission import TaskEmission
 from statestore.interception.failed_record import FailureStage, Refusal, stage_of
 from statestore.interception.failures import FAIL_ALWAYS, FailureHandling, TaskFailures, cause_of
-from statestore.interception.ingest import Ingest
 from statestore.interception.ingest_function import header_converter_of
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.column_receivers import (
@@ -123,10 +121,9 @@ class Task:
         self._interceptors = TaskInterceptors(
             topology.interceptors.values(), shard, context, stores, self._punctuations, self._refused, earlier
         )
-        chain = self._interceptors.interceptors
-        self._header_converter = header_converter_of(chain)
-        self._ingest = Ingest(chain, self._refused)
-        self._emission = TaskEmission(chain, send, send_batch, self._refused, self._current, self._ingest.original)
+        self._header_converter = header_converter_of(self._interceptors.interceptors)
+        self._ingest = self._interceptors.ingest
+        self._emission = self._interceptors.emission(send, send_batch, self._current)
         self._processors: dict[str, Processor] = {}
         """Those whose `init` was called."""
         self._contexts: list[ProcessorContext] = []

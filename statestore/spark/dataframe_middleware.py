@@ -25,10 +25,8 @@ from statestore.headers.topic_columns import (
 )
 from statestore.interception.chain import Interceptors, query_chain
 from statestore.interception.dead_letters import DeadLetters
-from statestore.interception.emission import TaskEmission
 from statestore.interception.failed_record import FailureStage
-from statestore.interception.failures import FailureHandling, Handler, OnRefusal, TaskFailures
-from statestore.interception.ingest import Ingest
+from statestore.interception.failures import FailureHandling, Handler, TaskFailures
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.nodes import InterceptorNode
@@ -72,7 +70,7 @@ def with_middleware(
     """
     if side not in _SIDES:
         raise ValueError(f"side must be one of {', '.join(_SIDES)}, not {side!r}")
-    chain = query_chain(interceptors, None, session_properties(records.sparkSession))
+    chain = query_chain(interceptors, session_properties(records.sparkSession))
     for interceptor in chain:
         if interceptor.stores():
             raise TopologyError(
@@ -127,7 +125,7 @@ class _Passing:
         made.init()
         try:
             passing = _ingesting if self.side == "ingest" else _emitting
-            for batch in passing(made, refuse, batches):
+            for batch in passing(made, batches):
                 yield from (self._rows(part) for part in (batch, *_taken(letters)) if part.num_rows)
             made.finish_batch()
         finally:
@@ -149,20 +147,17 @@ def _taken(letters: list[SinkFields]) -> list[pa.RecordBatch]:
     return taken
 
 
-def _ingesting(
-    made: TaskInterceptors, refuse: OnRefusal, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    ingest = Ingest(made.interceptors, refuse)
-    return (part for batch in batches if batch.num_rows for part in ingest.batches(source_columns(batch)))
+def _ingesting(made: TaskInterceptors, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (part for batch in batches if batch.num_rows for part in made.ingest.batches(source_columns(batch)))
 
 
-def _emitting(made: TaskInterceptors, refuse: OnRefusal, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _emitting(made: TaskInterceptors, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if batch.num_rows:
-            yield from _emitted(made, refuse, _sink_columns(batch))
+            yield from _emitted(made, _sink_columns(batch))
 
 
-def _emitted(made: TaskInterceptors, refuse: OnRefusal, records: pa.RecordBatch) -> list[pa.RecordBatch]:
+def _emitted(made: TaskInterceptors, records: pa.RecordBatch) -> list[pa.RecordBatch]:
     sent: list[pa.RecordBatch] = []
 
     def original(topic: str, partition: int, row: int) -> SourceFields:
@@ -170,7 +165,7 @@ def _emitted(made: TaskInterceptors, refuse: OnRefusal, records: pa.RecordBatch)
         _, timestamp_ms, key, value, header_bytes = next(sink_records(records.slice(row, 1)))
         return topic, -1, -1, timestamp_ms, key, value, header_bytes
 
-    emission = TaskEmission(made.interceptors, _refuse_alone, sent.append, refuse, lambda: None, original)
+    emission = made.emission(_refuse_alone, sent.append, lambda: None, original)
     count = records.num_rows
     places = [records.column("topic"), pa.array(np.zeros(count, np.int32)), pa.array(np.arange(count))]
     emission.send_batch(records, pa.record_batch(places, names=["topic", "partition", "offset"]))

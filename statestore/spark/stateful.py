@@ -17,7 +17,6 @@ from statestore.errors import InputError, TopologyError
 from statestore.interception.chain import Interceptors, query_chain
 from statestore.interception.dead_letters import DeadLetters
 from statestore.interception.failures import FailureHandling, Handler
-from statestore.interception.ingest_function import IngestHook, with_default_converter
 from statestore.processor.rehearsal import refuse_empty_classes, uses_wall_clock
 from statestore.processor.topology import Topology
 from statestore.recovery.local.local_directory import LocalDirectory
@@ -79,7 +78,6 @@ def stateful(
     accept_topology_change: bool = False,
     input_memory_bytes: int = _DEFAULT_INPUT_MEMORY_BYTES,
     upgrade_budget_ms: float = _DEFAULT_UPGRADE_BUDGET_MS,
-    on_ingest: IngestHook | None = None,
     memory_bytes: int | None = None,
     recovery: RecoveryOptions | None = None,
     accept_older_checkpoint: bool = False,
@@ -101,26 +99,26 @@ def stateful(
             LocalDirectory brings its own memory budget.
         interceptors: middleware around the topology, of which its code need not know: a Chain, interceptors in its
             order, or a configuration that names them in `statestore.interceptors`. Those that the session names in
-            `spark.statestore.interceptors` come outside of them.
+            `spark.statestore.interceptors` come outside of them. A function among them is called with each record
+            (ConsumerRecord of bytes) that comes in, and returns the one to go on with, whose headers, value and
+            timestamp may differ, or None to leave it out. Kafka Connect's converters and transformations are a
+            ConnectIngest, whose `errors.tolerance` is for all that `on_deserialization_error`, `on_refusal` and
+            `dead_letters` do not say. Its `topics`, then its `header.converter`, then the session's
+            `spark.statestore.header.converter` say how typed headers are read.
         dead_letters: the topic, or DeadLetters, to which records that fail are put out as they came.
         on_deserialization_error: "fail", what None is, stops the query at a record that the serdes of its source, or
-            the converters of `on_ingest`, can't read; "continue", or "skip", leaves it out, counts it in the shard's
-            commit pointer and logs it; "dead_letter" puts it out as well, and so does "topic:NAME", which names the
-            topic for dead letters. Or a function of the FailedRecord that returns one of the words.
+            the converters of a ConnectIngest, can't read; "continue", or "skip", leaves it out, counts it in the
+            shard's commit pointer and logs it; "dead_letter" puts it out as well, and so does "topic:NAME", which
+            names the topic for dead letters. Or a function of the FailedRecord that returns one of the words.
         on_processing_error: likewise, of records that a processor raises an error for. What it had written and
             forwarded by then stays, as in Kafka Streams. For processors of single records.
         on_production_error: likewise, of what a sink's serdes can't write.
-        on_refusal: likewise, of records that an interceptor refuses, or a step of `on_ingest` can't be done to. None is
-            "dead_letter" if there is a topic for them, else "fail".
+        on_refusal: likewise, of records that an interceptor refuses, or a step of a ConnectIngest can't be done to.
+            None is "dead_letter" if there is a topic for them, else "fail".
         accept_topology_change: record a changed topology instead of refusing it; no store may be missing or changed.
         input_memory_bytes: how much of a shard's input one task holds in memory; the rest goes to `local_dir`.
         upgrade_budget_ms: after a store was given a newer format, how long each shard and batch may take to move
             entries that no record touches.
-        on_ingest: is called with each record (ConsumerRecord of bytes) before any source; returns the record to go on
-            with, whose headers, value and timestamp may differ, or None to leave it out. Kafka
-            Connect's converters and transformations are given as a ConnectIngest, whose `errors.tolerance` is for all
-            that `on_deserialization_error`, `on_refusal` and `dead_letters` do not say. Its `topics`, then its
-            `header.converter`, then the session's `spark.statestore.header.converter` say how typed headers are read.
         memory_bytes: what the state may take in memory on each executor: uncommitted writes, write buffers and block
             cache. The tasks that run at once on an executor share it evenly; what is above a share goes to `local_dir`.
             None is 256 MiB for each of them.
@@ -142,15 +140,15 @@ def stateful(
     StreamingQueryException, which `error_of` reads.
     """
     _check_choices(via=(via, _DRIVERS), shard_by=(shard_by, ShardBy))
-    handling = FailureHandling.of(
-        dead_letters, on_deserialization_error, on_processing_error, on_production_error, on_refusal, on_ingest
-    )
     _check_records(records, shards, max_timestamp_ahead_ms)
     spark = records.sparkSession
     if via == _TRANSFORM and is_connect(spark):
         refuse_transform_with_state()
-    hook = with_default_converter(on_ingest, session_header_converter(spark))
-    topology = topology.with_interceptors(query_chain(interceptors, hook, session_properties(spark)))
+    chain = query_chain(interceptors, session_properties(spark), session_header_converter(spark))
+    handling = FailureHandling.of(
+        dead_letters, on_deserialization_error, on_processing_error, on_production_error, on_refusal, chain
+    )
+    topology = topology.with_interceptors(chain)
     _validate(topology, shard_by)
     _choose_python(spark)
     check_code_on_workers(topology, handling, spark)

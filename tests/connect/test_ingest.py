@@ -19,7 +19,7 @@ from statestore.errors import ConfigException, DataException, ProcessorError
 from statestore.headers import Headers
 from statestore.headers.topic_columns import SourceFields, source_batch, source_records
 from statestore.interception.chain import query_chain
-from statestore.interception.ingest_function import header_converter_of, with_default_converter
+from statestore.interception.ingest_function import header_converter_of
 from statestore.testing import TopologyTestDriver
 from tests.support.ingest import ingest_batch, ingest_records
 
@@ -97,7 +97,7 @@ def test_headers_that_no_step_looks_at_may_be_anything() -> None:
 
 def test_what_fails_in_columns_names_the_record() -> None:
     malformed = (*record(offset=5)[:-1], b"\x02")
-    with pytest.raises(ProcessorError, match="on_ingest") as raised:
+    with pytest.raises(ProcessorError, match="ConnectIngest") as raised:
         ingest_batch(source_batch([*MIXED, malformed]), ConnectIngest(PASTED))
     assert raised.value.offset == 5
 
@@ -133,7 +133,7 @@ def test_a_wrong_configuration_is_refused_with_the_name_of_the_property(config: 
 
 
 def test_what_a_step_raises_names_the_record() -> None:
-    with pytest.raises(ProcessorError, match="on_ingest") as raised:
+    with pytest.raises(ProcessorError, match="ConnectIngest") as raised:
         list(ingest_records([record(value=b"{", offset=9)], ConnectIngest(TO_HEADER)))
     assert raised.value.offset == 9
 
@@ -203,7 +203,7 @@ class Reads(Processor):
 def read_in_driver(ingest: Any, topic: str) -> list[tuple[str, list[tuple[str, bytes | None]]]]:
     topology = Topology().add_source("in", key_serde=Serdes.string(), value_serde=Serdes.string())
     topology.add_processor("reads", Reads, ["in"]).add_sink("out", "out", ["reads"])
-    with TopologyTestDriver(topology, on_ingest=ingest) as driver:
+    with TopologyTestDriver(topology, interceptors=ingest) as driver:
         piped = driver.create_input_topic(topic, key_serde=Serdes.string(), value_serde=Serdes.string())
         written = driver.create_output_topic("out", key_serde=Serdes.string(), value_serde=Serdes.string())
         piped.pipe_input("k", "v", headers=Headers([("attempt", b"5"), ("secret", b"x")]))
@@ -219,7 +219,7 @@ def test_processors_read_typed_headers_by_the_converter_of_the_query() -> None:
 
 
 def hooked(ingest: Any) -> Any:
-    return header_converter_of(query_chain(None, with_default_converter(ingest, header_converter("Json")), {}))
+    return header_converter_of(query_chain(ingest, {}, header_converter("Json")))
 
 
 def test_the_session_s_converter_is_for_what_nothing_nearer_names() -> None:
@@ -239,11 +239,9 @@ def test_the_session_s_converter_is_for_what_nothing_nearer_names() -> None:
         "plain": [quoted, quoted],
         "absent": [quoted, quoted],
     }
-    (marked,) = ingest_records(MIXED[2:3], with_default_converter(none, header_converter("Json")))
+    (marked,) = ingest_records(MIXED[2:3], none.with_default(header_converter("Json")))
     assert headers_of([marked]) == [[("origin", b'{"schema":{"type":"int8","optional":false},"payload":7}')]]
     assert none.header_converter.from_connect_header("any", "n", STRING_SCHEMA, "x") == b"x", "it stays as it was"
-    assert list(ingest_records(MIXED, with_default_converter(plain, header_converter("Json")))) == MIXED
-    assert with_default_converter(own, None) is own
 
 
 def test_properties_of_a_converter_that_is_not_named_do_nothing_beside_the_session_s(caplog: Any) -> None:

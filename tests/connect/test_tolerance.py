@@ -61,7 +61,7 @@ def topology(value_serde: Any = None) -> Topology:
 @contextmanager
 def driver(config: Any, *, serde: Any = None, **options: Any) -> Iterator[TopologyTestDriver]:
     ingest = pickle.loads(pickle.dumps(ConnectIngest(config))) if isinstance(config, dict) else config
-    with TopologyTestDriver(topology(serde), on_ingest=ingest, **options) as run:
+    with TopologyTestDriver(topology(serde), interceptors=ingest, **options) as run:
         yield run
 
 

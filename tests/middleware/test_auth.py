@@ -25,7 +25,7 @@ from statestore.errors import (
     UnknownKeyIdError,
 )
 from statestore.headers import Headers
-from statestore.interception.chain import query_chain
+from statestore.interception.chain import chain_of
 from statestore.middleware import Chain
 from statestore.middleware.auth import (
     CLAIMS_HEADER,
@@ -353,7 +353,7 @@ def test_who_a_record_is_of_is_known_before_a_policy_is_asked() -> None:
 def test_b18_claims_that_nobody_has_checked_are_not_asked_about() -> None:
     forged = arrived(produced(headers=[(CLAIMS_HEADER, b'{"sub":"root"}')]))
     by_claims = Authorization(lambda request: request.principal == "root")
-    for run in (lambda: query_chain([by_claims], None, {}), lambda: ChainClient([by_claims])):
+    for run in (lambda: chain_of([by_claims]).complete(), lambda: ChainClient([by_claims])):
         with pytest.raises(ChainIncompleteError, match="'authorization' needs 'token' behind it") as raised:
             run()
         assert raised.value.missing == "token"

@@ -117,8 +117,9 @@ def test_what_an_interceptor_goes_by_is_not_brought_in_behind_it(brought: str, t
 
 
 def test_a_chain_is_made_of_interceptors_that_can_be_told_apart() -> None:
-    with pytest.raises(TypeError, match="Interceptor"):
-        Chain([lambda record: record])  # type: ignore[list-item]
+    for part in (Stamp, "Stamp", None):
+        with pytest.raises(TypeError, match=r"interceptors \(objects, not their classes\) and functions"):
+            Chain([part])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="two interceptors of the chain are called 'a'"):
         Chain([Stamp("a"), ColumnStamp("a")])
 
@@ -127,7 +128,7 @@ def test_b5_interceptors_are_named_by_configuration_as_classes_and_given_all_pro
     text = "statestore.interceptors=tests.middleware.test_chain:FromConfig\nstatestore.interceptors.mark=x\n"
     (made,) = chain_of(text).emit(produced())
     assert list(made.headers) == [("mark", b"x")]
-    both = query_chain(Stamp("own"), None, {"statestore.interceptors": ["tests.middleware.test_chain:FromConfig"]})
+    both = query_chain(Stamp("own"), {"statestore.interceptors": ["tests.middleware.test_chain:FromConfig"]})
     assert [interceptor.name for interceptor in both] == ["own", "FromConfig"]
 
 

@@ -45,7 +45,7 @@ def test_records_can_be_left_out_and_those_that_are_not_looked_into_are_not_pars
 def test_what_decides_about_the_shard_must_not_change(change: dict[str, object]) -> None:
     with pytest.raises(ProcessorError, match="must not change topic, partition, offset or key") as caught:
         list(ingest_records(RECORDS, lambda record: changed(record, **change)))
-    assert (caught.value.node, caught.value.offset) == ("on_ingest", 0)
+    assert (caught.value.node, caught.value.offset) == ("lambda", 0)
 
 
 def test_an_error_of_the_hook_says_which_record_it_was() -> None:
@@ -54,7 +54,7 @@ def test_an_error_of_the_hook_says_which_record_it_was() -> None:
             raise KeyError("tenant")
         return record
 
-    with pytest.raises(ProcessorError, match=r"'on_ingest' failed on record in-0 at offset 2: KeyError") as caught:
+    with pytest.raises(ProcessorError, match=r"'hook' failed on record in-0 at offset 2: KeyError") as caught:
         list(ingest_records(RECORDS, hook))
     assert isinstance(caught.value.__cause__, KeyError)
 

@@ -226,7 +226,7 @@ def test_what_an_interceptor_does_wrong(name: str, wrong: str, caplog: Any) -> N
 
 @pytest.mark.parametrize("make", [lambda record: record.value, lambda record: record.copy(value=TEXT), raise_plainly])
 def test_what_a_hook_for_what_comes_in_does_wrong(make: Any, caplog: Any) -> None:
-    assert_it_fails_in_silence(chain(), TEXT.encode(), caplog, on_ingest=make)
+    assert_it_fails_in_silence(chain(), TEXT.encode(), caplog, interceptors=make)
 
 
 CONTENTS = {

@@ -28,7 +28,7 @@ def from_eu_with_a_hop(record: IngestedRecord) -> IngestedRecord | None:
 @pytest.mark.parametrize("via", ["transform_with_state"])
 def test_the_ingest_hook_sees_every_record_before_the_topology(order_query: OrderQuery) -> None:
     order_query.add(ORDERS)
-    order_query.run(on_ingest=from_eu_with_a_hop)
+    order_query.run(interceptors=from_eu_with_a_hop)
     passed: list[Order] = []
     for order in ORDERS:
         if [value for key, value in order.headers if key == "tenant"][-1] == b"eu":
@@ -96,7 +96,7 @@ def test_a_connectors_configuration_is_done_to_every_record(order_query: OrderQu
     }
     order_query.add(ORDERS)
     with spark_settings(order_query.spark, {"spark.statestore.header.converter": "JsonConverter"}):
-        order_query.run(on_ingest=ConnectIngest(config))
+        order_query.run(interceptors=ConnectIngest(config))
     written = b'{"schema":{"type":"int8","optional":false},"payload":7}'
     marked = [order._replace(headers=[*order.headers, ("hop", written)]) for order in ORDERS]
     assert order_query.totals() == expected_totals(marked)

@@ -55,7 +55,7 @@ def test_headers_of_rows_are_read_by_the_converter_of_their_topic() -> None:
             yield pd.DataFrame({"value": [[f"{type(one).__name__} {one}" for one in each] for each in read]})
 
     ingest = ConnectIngest(topics={"text": "StringConverter"})
-    with TopologyTestDriver(topology_of(Doing(rows)), on_ingest=ingest) as driver:
+    with TopologyTestDriver(topology_of(Doing(rows)), interceptors=ingest) as driver:
         out = driver.create_output_topic("out", key_serde=Serdes.string(), value_serde=Serdes.json())
         for topic in ("in", "text"):
             piped = driver.create_input_topic(topic, key_serde=Serdes.string(), value_serde=Serdes.json())

@@ -21,7 +21,7 @@ def admit(record: IngestedRecord) -> IngestedRecord | None:
 
 
 def test_records_are_changed_and_left_out_before_the_sources() -> None:
-    with TopologyTestDriver(chain(), on_ingest=admit) as driver:
+    with TopologyTestDriver(chain(), interceptors=admit) as driver:
         input_of(driver).pipe_value_list(["a", "drop", "b"])
         found = output_of(driver).read_records_to_list()
         assert [(record.value, list(record.headers)) for record in found] == [
@@ -36,16 +36,16 @@ def test_what_is_piped_again_is_ingested_again() -> None:
     topology.add_sink("between-out", "between", ["first"])
     topology.add_source("second", "between", key_serde=TEXT, value_serde=TEXT)
     topology.add_sink("out", "out", ["second"])
-    with TopologyTestDriver(topology, on_ingest=admit) as driver:
+    with TopologyTestDriver(topology, interceptors=admit) as driver:
         input_of(driver).pipe_input("k", "v")
         assert list(output_of(driver).read_record().headers) == [("hop", b"in-0"), ("hop", b"between-0")]
 
 
 def test_a_failing_hook_commits_nothing_and_stops_the_driver() -> None:
-    with TopologyTestDriver(storing("kv"), on_ingest=admit) as driver:
+    with TopologyTestDriver(storing("kv"), interceptors=admit) as driver:
         source = input_of(driver)
         source.pipe_input("k", "v")
-        with pytest.raises(ProcessorError, match="'on_ingest' failed on record in-0 at offset 1: KeyError"):
+        with pytest.raises(ProcessorError, match="'admit' failed on record in-0 at offset 1: KeyError"):
             source.pipe_input("k", "boom")
         with pytest.raises(DriverFailedError):
             source.pipe_input("k", "w")

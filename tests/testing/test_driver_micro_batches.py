@@ -88,7 +88,7 @@ def test_a_hook_may_leave_some_or_none() -> None:
     def without_twos(record: ConsumerRecord[Any, Any]) -> ConsumerRecord[Any, Any] | None:
         return None if record.value == b"2" else record
 
-    with TopologyTestDriver(sizes(), on_ingest=without_twos) as driver:
+    with TopologyTestDriver(sizes(), interceptors=without_twos) as driver:
         topic = input_of(driver)
         topic.pipe_micro_batch([TestRecord("a", "2", 1)])
         topic.pipe_micro_batch([TestRecord("a", "2", 1), TestRecord("b", "1", 1)])

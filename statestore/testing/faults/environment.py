@@ -40,7 +40,7 @@ class RunningQuery(Protocol):
 
 
 class FaultyIngest:
-    """An `on_ingest` hook that leaves every record as it is, and is struck by faults. Picklable."""
+    """A function of a record that comes in, which leaves it as it is, and is struck by faults. Picklable."""
 
     def __init__(self, injector: Injector) -> None:
         self._injector = injector
@@ -68,7 +68,7 @@ class FaultEnvironment:
         self.checkpoint = home / "checkpoint"
         self.state_location: DurableLocation = self.make_location()
         self.local_dir = self.make_local_directory()
-        self.on_ingest = FaultyIngest(self.injector)
+        self.ingest = FaultyIngest(self.injector)
         self.goes_back = False
         """Whether the query has been set back to an older checkpoint."""
         self._saved = home / "older-checkpoint"
@@ -86,7 +86,7 @@ class FaultEnvironment:
         options: dict[str, Any] = {
             "state_location": self.state_location,
             "local_dir": self.local_dir,
-            "on_ingest": self.on_ingest,
+            "interceptors": self.ingest,
         }
         if self.goes_back:
             options["accept_older_checkpoint"] = True
