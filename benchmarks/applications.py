@@ -16,24 +16,24 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from statestore import Headers, Serdes
 from statestore.middleware import Interceptor
-from statestore.middleware.auth import Authentication, Authorization, TokenKey
-from statestore.middleware.cedar import CedarPolicy
-from statestore.middleware.chargeback import Chargeback
-from statestore.middleware.claim_check import ClaimCheck
-from statestore.middleware.cloud_events import CloudEvents
-from statestore.middleware.compact_headers import CompactHeaders
-from statestore.middleware.compression import Compression, train_dictionary
-from statestore.middleware.encryption import Encryption, HeaderEncryption
-from statestore.middleware.expiry import ExpiryHeader
-from statestore.middleware.header_ids import HeaderRegistry
-from statestore.middleware.header_limits import HeaderLimits
-from statestore.middleware.keys import AesKey, Ed25519PrivateKey, HmacKey, Keyring
-from statestore.middleware.polyglot import json_format, polyglot_serde
-from statestore.middleware.schema_registry import IdPlace, Md5Registry, avro_serde
-from statestore.middleware.signing import Signing
-from statestore.middleware.slicing import Slicing
-from statestore.middleware.tracing import BatchTracing
-from statestore.middleware.trail import PaperTrail
+from statestore.middleware.lifetime.expiry import ExpiryHeader
+from statestore.middleware.lineage.chargeback import Chargeback
+from statestore.middleware.lineage.tracing import BatchTracing
+from statestore.middleware.lineage.trail import PaperTrail
+from statestore.middleware.schemas.cloud_events import CloudEvents
+from statestore.middleware.schemas.polyglot import json_format, polyglot_serde
+from statestore.middleware.schemas.schema_registry import IdPlace, Md5Registry, avro_serde
+from statestore.middleware.security.auth import Authentication, Authorization, TokenKey
+from statestore.middleware.security.cedar import CedarPolicy
+from statestore.middleware.security.encryption import Encryption, HeaderEncryption
+from statestore.middleware.security.keys import AesKey, Ed25519PrivateKey, HmacKey, Keyring
+from statestore.middleware.security.signing import Signing
+from statestore.middleware.size.claim_check import ClaimCheck
+from statestore.middleware.size.compact_headers import CompactHeaders
+from statestore.middleware.size.compression import Compression, train_dictionary
+from statestore.middleware.size.header_ids import HeaderRegistry
+from statestore.middleware.size.header_limits import HeaderLimits
+from statestore.middleware.size.slicing import Slicing
 
 SECRET = bytes(range(32))
 SCHEMA = {

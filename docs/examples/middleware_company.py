@@ -16,14 +16,14 @@ from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProces
 
 from statestore import Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
 from statestore.middleware import Chain
-from statestore.middleware.auth import AccessRequest, Authentication, Authorization, TokenKey
-from statestore.middleware.compression import Compression
-from statestore.middleware.encryption import Encryption, encrypted_serde
-from statestore.middleware.keys import AesKey, Ed25519PrivateKey, Keyring
-from statestore.middleware.schema_registry import IdPlace, TopicRegistry, avro_serde
-from statestore.middleware.signing import Signing
-from statestore.middleware.slicing import Slicing
-from statestore.middleware.tracing import Tracing
+from statestore.middleware.lineage.tracing import Tracing
+from statestore.middleware.schemas.schema_registry import IdPlace, TopicRegistry, avro_serde
+from statestore.middleware.security.auth import AccessRequest, Authentication, Authorization, TokenKey
+from statestore.middleware.security.encryption import Encryption, encrypted_serde
+from statestore.middleware.security.keys import AesKey, Ed25519PrivateKey, Keyring
+from statestore.middleware.security.signing import Signing
+from statestore.middleware.size.compression import Compression
+from statestore.middleware.size.slicing import Slicing
 
 SLICE_BYTES = 50_000
 _NOTED = [{"name": "note", "type": "string"}, {"name": "scan", "type": "bytes"}]

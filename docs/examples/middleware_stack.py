@@ -29,11 +29,11 @@ from middleware_company import ORDER, SLICE_BYTES, TOTAL, Company
 from statestore import ConsumerRecord, Headers, ProducerRecord
 from statestore.headers import ExtendedDeserializer, ExtendedSerializer
 from statestore.middleware import DeadLetters
-from statestore.middleware.compression import Compression
-from statestore.middleware.encryption import Encryption
-from statestore.middleware.schema_registry import IdPlace, avro_serde
-from statestore.middleware.slicing import Slicing
-from statestore.middleware.tracing import TRACEPARENT
+from statestore.middleware.lineage.tracing import TRACEPARENT
+from statestore.middleware.schemas.schema_registry import IdPlace, avro_serde
+from statestore.middleware.security.encryption import Encryption
+from statestore.middleware.size.compression import Compression
+from statestore.middleware.size.slicing import Slicing
 from statestore.processor.chain_client import ChainClient
 from statestore.spark import read_store, recommended_settings, stateful
 from statestore.testing.kafka_broker import KafkaBroker

@@ -25,7 +25,7 @@ from statestore import (
     Topology,
     ValueTimestampHeaders,
 )
-from statestore.middleware.tracing import Tracing, link_traces
+from statestore.middleware.lineage.tracing import Tracing, link_traces
 from statestore.testing import TopologyTestDriver
 
 PATIENCE_MS = 60_000

@@ -5,7 +5,7 @@ outermost, and takes off at the other side what it has put on.
 
 Interceptors have names in configurations, as in Kafka's clients, `interceptor.classes`; each is given all properties:
 
-    statestore.interceptors=statestore.middleware.tracing:Tracing,my.company:Audit
+    statestore.interceptors=statestore.middleware.lineage.tracing:Tracing,my.company:Audit
     statestore.interceptors.audit.topic=...
 """
 

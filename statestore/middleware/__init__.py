@@ -1,13 +1,13 @@
 """Middleware over headers: interceptors that user code need not know of, chains of them, and what is done on failure.
 
-header_limits, header_ids, compact_headers, expiry, compaction, trail, chargeback, slicing/, claim_check
-                applications that need no library; marked_columns, clock, properties: what some of them share
-tracing/, compression, schema_registry/, polyglot, cloud_events
-                those with an extra; extras: how a missing one is said; avro, content_type: what some of them share
-signing, encryption, auth, cedar
-                those with secrets; keys, key_ids, key_source: what they have them from; canonical, ciphertext,
-                serde_cipher, signature_frame: bytes that are signed and encrypted; seen_signatures: which ones
-                came already; changing_headers: what is not signed, as it changes on the way
+security        who may, and who did: signing, encryption, auth, cedar, and the keys that they have
+size            what a record weighs: compression, slicing, claim_check, header_ids, compact_headers, header_limits
+schemas         what it means: schema_registry, polyglot, cloud_events
+lineage         where it has been: tracing, trail, chargeback
+lifetime        until when it counts: expiry, compaction
+
+clock, extras, marked_columns, properties
+                what some of them share
 
 Applications are public modules: nothing is imported that nobody asked for. A task runs a chain around a topology,
 `with_middleware` on a DataFrame, ChainClient around a plain client. How they work is in `interception`, which this

@@ -1,4 +1,4 @@
-"""Compaction by a key in a header, of a DataFrame of Kafka's shape: `statestore.middleware.compaction` in Spark."""
+"""Compaction by a key in a header, of a DataFrame of Kafka's shape: `middleware.lifetime.compaction` in Spark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from statestore.headers.expiry_header import EXPIRY_HEADER
-from statestore.middleware.compaction import COMPACTION_HEADER
+from statestore.middleware.lifetime.compaction import COMPACTION_HEADER
 from statestore.spark.header_functions import header_last
 
 __all__ = ["compacted_rows"]

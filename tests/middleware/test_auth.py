@@ -27,7 +27,7 @@ from statestore.errors import (
 from statestore.headers import Headers
 from statestore.interception.chain import chain_of
 from statestore.middleware import Chain
-from statestore.middleware.auth import (
+from statestore.middleware.security.auth import (
     CLAIMS_HEADER,
     TOKEN_HEADER,
     AccessDecision,
@@ -37,8 +37,8 @@ from statestore.middleware.auth import (
     TokenKey,
     claims_of,
 )
-from statestore.middleware.cedar import CedarPolicy
-from statestore.middleware.keys import HmacKey, Keyring
+from statestore.middleware.security.cedar import CedarPolicy
+from statestore.middleware.security.keys import HmacKey, Keyring
 from statestore.processor.chain_client import ChainClient
 from tests.support.passed_records import Clocks, arrived, contents, in_columns, produced, shown, started, through
 from tests.support.security_keys import GOOD_CLAIMS, NOW_MS, NOW_S, TOKEN_RING, TOKEN_SECRET, token

@@ -13,7 +13,7 @@ from statestore.errors import ChainOrderError, ConfigException, TrailRefusedErro
 from statestore.format.entry_key import key_at_front
 from statestore.headers import Headers, size_of, to_record_v2
 from statestore.middleware import Chain
-from statestore.middleware.chargeback import (
+from statestore.middleware.lineage.chargeback import (
     NOBODY,
     OTHERS,
     USAGE_STORE,
@@ -23,7 +23,7 @@ from statestore.middleware.chargeback import (
     read_usage,
     usage_of,
 )
-from statestore.middleware.trail import TRAIL_HEADER, Entry, PaperTrail, Trail
+from statestore.middleware.lineage.trail import TRAIL_HEADER, Entry, PaperTrail, Trail
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.passed_records import in_columns, produced
 

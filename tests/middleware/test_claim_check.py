@@ -13,7 +13,7 @@ import pytest
 from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Topology
 from statestore.errors import ChainOrderError, ClaimError, ClaimMissingError, ConfigException, LocationError
 from statestore.middleware import Chain, EmittedRecord, Interceptor
-from statestore.middleware.claim_check import CLAIM_CHECK_HEADER, ClaimCheck, delete_objects
+from statestore.middleware.size.claim_check import CLAIM_CHECK_HEADER, ClaimCheck, delete_objects
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.passed_records import arrived, in_columns, produced, through
 

@@ -12,7 +12,7 @@ import pytest
 
 from statestore import Headers
 from statestore.middleware import Chain
-from statestore.middleware.claim_check import CLAIM_CHECK_HEADER, ClaimCheck, delete_objects
+from statestore.middleware.size.claim_check import CLAIM_CHECK_HEADER, ClaimCheck, delete_objects
 from tests.support.passed_records import arrived, produced
 
 RETENTION_MS = {"in": 100, "out": 250, "dead": 400}

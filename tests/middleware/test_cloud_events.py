@@ -18,7 +18,7 @@ from statestore import ConsumerRecord, ProducerRecord, Serdes, Topology
 from statestore.errors import ChainOrderError, CloudEventRefusedError, ConfigException
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import Chain, Interceptor
-from statestore.middleware import cloud_events as ce
+from statestore.middleware.schemas import cloud_events as ce
 from statestore.testing import TopologyTestDriver
 
 SENT = ce.CloudEvents("/orders", "com.example.order", content_type="application/json")

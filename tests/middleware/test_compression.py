@@ -26,7 +26,7 @@ from statestore.errors import (
 )
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.middleware import Chain, Interceptor
-from statestore.middleware.compression import COMPRESSION_HEADER, Compression, ContentTypes, train_dictionary
+from statestore.middleware.size.compression import COMPRESSION_HEADER, Compression, ContentTypes, train_dictionary
 
 TEXT = b"the same words again and again, " * 100
 RNG = np.random.default_rng(7)
@@ -252,7 +252,7 @@ def test_columns_of_which_none_is_compressed_are_handed_on_as_they_are() -> None
 def test_small_values_that_stand_for_a_lot_together_are_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = columns([(TEXT, [])] * 4)
     compressed = Compression().on_emit_columns(sent)
-    monkeypatch.setattr("statestore.middleware.compression.PART_BYTES", 3 * len(TEXT))
+    monkeypatch.setattr("statestore.middleware.size.compression.PART_BYTES", 3 * len(TEXT))
     assert Compression().on_ingest_columns(compressed) is None
     assert rows(Compression().on_ingest_columns(compressed.slice(0, 2))) == [(TEXT, [])] * 2
 

@@ -24,15 +24,15 @@ from statestore.errors import (
 )
 from statestore.headers import Headers
 from statestore.middleware import Chain, Interceptor
-from statestore.middleware.compression import Compression
-from statestore.middleware.encryption import (
+from statestore.middleware.security.encryption import (
     ENCRYPTION_HEADER,
     Encryption,
     HeaderEncryption,
     encrypted_serde,
     open_header,
 )
-from statestore.middleware.keys import AesKey, HmacKey, Keyring
+from statestore.middleware.security.keys import AesKey, HmacKey, Keyring
+from statestore.middleware.size.compression import Compression
 from tests.support.passed_records import arrived, contents, in_columns, produced, shown, started, through
 from tests.support.security_keys import AFTER, BEFORE, OLD
 

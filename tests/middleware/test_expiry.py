@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from statestore.errors import ConfigException, ExpiryHeaderError, FormatError, RecordExpiredError
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_in_headers, expiry_value
 from statestore.middleware import Chain
-from statestore.middleware.expiry import ExpiryHeader
+from statestore.middleware.lifetime.expiry import ExpiryHeader
 from tests.support.passed_records import Clocks, arrived, contents, in_columns, produced, started
 
 NOW_MS = 1_700_000_000_000

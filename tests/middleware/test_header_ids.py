@@ -16,8 +16,8 @@ from statestore.errors import ChainOrderError, CompactHeadersError, ConfigExcept
 from statestore.format.header_bytes import parse_count
 from statestore.kip82.id_headers import HeaderIds, from_id_bytes, to_id_bytes
 from statestore.middleware import Chain, Interceptor
-from statestore.middleware.compact_headers import COMPACT_HEADER, CompactHeaders
-from statestore.middleware.header_ids import PRIVATE_IDS, PUBLIC_IDS, HeaderRegistry, IdRange
+from statestore.middleware.size.compact_headers import COMPACT_HEADER, CompactHeaders
+from statestore.middleware.size.header_ids import PRIVATE_IDS, PUBLIC_IDS, HeaderRegistry, IdRange
 from tests.support.passed_records import arrived, contents, in_columns, produced, through
 
 ACME = HeaderRegistry({IdRange(1000, 1999): "acme"}).with_ids("acme", {"acme-trace": 1000, "acme-token": 1001})

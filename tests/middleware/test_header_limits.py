@@ -14,9 +14,9 @@ from statestore.headers.topic_columns import SourceFields, source_batch
 from statestore.interception.chain import chain_of
 from statestore.interception.ingest import Ingest
 from statestore.middleware import Chain
-from statestore.middleware.header_limits import HeaderLimits
+from statestore.middleware.size.header_limits import HeaderLimits
 
-NAMES = "statestore.interceptors=statestore.middleware.header_limits:HeaderLimits\n"
+NAMES = "statestore.interceptors=statestore.middleware.size.header_limits:HeaderLimits\n"
 
 
 @given(st.lists(st.lists(st.tuples(st.text(max_size=3), st.binary(max_size=4)), max_size=6), min_size=1, max_size=5))

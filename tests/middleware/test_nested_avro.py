@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore.errors import IncompatibleSchemaError, SerializationError
-from statestore.middleware.schema_registry import IdPlace, avro_serde
+from statestore.middleware.schemas.schema_registry import IdPlace, avro_serde
 from tests.support.avro_schemas import confluent, read, record_of, written
 
 HOLDS_ITSELF = record_of("Order", {"name": "next", "type": ["null", "Order"]})

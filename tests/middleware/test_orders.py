@@ -27,22 +27,22 @@ from statestore.interception.failures import raise_refusal
 from statestore.interception.ingest import Ingest, record_of, source_of
 from statestore.interception.passage import EmitPassage, IngestPassage
 from statestore.middleware import Chain, EmittedRecord, IngestedRecord, Interceptor
-from statestore.middleware.auth import CLAIMS_HEADER, TOKEN_HEADER, Authentication, Authorization, claims_of
-from statestore.middleware.chargeback import USAGE_STORE, Chargeback, read_usage
-from statestore.middleware.claim_check import ClaimCheck
-from statestore.middleware.cloud_events import CE_PREFIX, STRUCTURED, CloudEvents
-from statestore.middleware.compact_headers import CompactHeaders
-from statestore.middleware.compression import Compression
-from statestore.middleware.content_type import CONTENT_TYPE
-from statestore.middleware.encryption import Encryption, HeaderEncryption
-from statestore.middleware.expiry import ExpiryHeader
-from statestore.middleware.header_ids import HeaderRegistry
-from statestore.middleware.header_limits import HeaderLimits
-from statestore.middleware.schema_registry import VALUE_SCHEMA_ID, SchemaInterceptor, plain_avro_serde
-from statestore.middleware.signing import Signing
-from statestore.middleware.slicing import Slicing
-from statestore.middleware.tracing import TRACEPARENT, Tracing
-from statestore.middleware.trail import TRAIL_HEADER, Entry, PaperTrail, Trail, read_trail
+from statestore.middleware.lifetime.expiry import ExpiryHeader
+from statestore.middleware.lineage.chargeback import USAGE_STORE, Chargeback, read_usage
+from statestore.middleware.lineage.tracing import TRACEPARENT, Tracing
+from statestore.middleware.lineage.trail import TRAIL_HEADER, Entry, PaperTrail, Trail, read_trail
+from statestore.middleware.schemas.cloud_events import CE_PREFIX, STRUCTURED, CloudEvents
+from statestore.middleware.schemas.content_type import CONTENT_TYPE
+from statestore.middleware.schemas.schema_registry import VALUE_SCHEMA_ID, SchemaInterceptor, plain_avro_serde
+from statestore.middleware.security.auth import CLAIMS_HEADER, TOKEN_HEADER, Authentication, Authorization, claims_of
+from statestore.middleware.security.encryption import Encryption, HeaderEncryption
+from statestore.middleware.security.signing import Signing
+from statestore.middleware.size.claim_check import ClaimCheck
+from statestore.middleware.size.compact_headers import CompactHeaders
+from statestore.middleware.size.compression import Compression
+from statestore.middleware.size.header_ids import HeaderRegistry
+from statestore.middleware.size.header_limits import HeaderLimits
+from statestore.middleware.size.slicing import Slicing
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.punctuation import Punctuations

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from statestore import Headers, Serdes, Topology
 from statestore.errors import DeserializationError, SchemaIdError, SerializationError, UnknownContentTypeError
-from statestore.middleware import polyglot
-from statestore.middleware.content_type import ContentType
-from statestore.middleware.schema_registry import ConfluentRegistry, avro_serde
+from statestore.middleware.schemas import polyglot
+from statestore.middleware.schemas.content_type import ContentType
+from statestore.middleware.schemas.schema_registry import ConfluentRegistry, avro_serde
 from statestore.testing import TopologyTestDriver
 
 SCHEMA = {

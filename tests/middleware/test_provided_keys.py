@@ -10,10 +10,10 @@ import pytest
 from statestore import Serdes
 from statestore.errors import UnknownKeyIdError
 from statestore.middleware import EmittedRecord, Interceptor
-from statestore.middleware.auth import TOKEN_HEADER, Authentication, TokenKey
-from statestore.middleware.encryption import Encryption, HeaderEncryption
-from statestore.middleware.keys import AesKey, HmacKey, Key, Keyring
-from statestore.middleware.signing import Signing
+from statestore.middleware.security.auth import TOKEN_HEADER, Authentication, TokenKey
+from statestore.middleware.security.encryption import Encryption, HeaderEncryption
+from statestore.middleware.security.keys import AesKey, HmacKey, Key, Keyring
+from statestore.middleware.security.signing import Signing
 from statestore.processor.chain_client import ChainClient
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.kept_records import keeping

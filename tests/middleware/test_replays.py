@@ -16,7 +16,7 @@ from statestore.errors import TopologyError
 from statestore.headers.topic_columns import SourceFields, source_batch
 from statestore.interception.failures import FailureHandling
 from statestore.middleware import EmittedRecord
-from statestore.middleware.signing import SIGNATURE_HEADER, Signing
+from statestore.middleware.security.signing import SIGNATURE_HEADER, Signing
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores, flush_stores

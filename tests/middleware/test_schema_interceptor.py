@@ -19,8 +19,8 @@ from statestore.errors import (
 )
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import Chain, Interceptor
-from statestore.middleware import schema_registry as sr
-from statestore.middleware.schema_registry import IdPlace, avro_serde
+from statestore.middleware.schemas import schema_registry as sr
+from statestore.middleware.schemas.schema_registry import IdPlace, avro_serde
 from statestore.testing import TopologyTestDriver
 from tests.support.avro_schemas import NEW, OLD, ORDER, OTHER, TOPIC, confluent, written
 

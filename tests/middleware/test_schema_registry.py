@@ -39,8 +39,8 @@ from statestore.errors import (
     SchemaRejectedError,
     SerializationError,
 )
-from statestore.middleware import schema_registry as sr
-from statestore.middleware.schema_registry import IdPlace, avro_serde
+from statestore.middleware.schemas import schema_registry as sr
+from statestore.middleware.schemas.schema_registry import IdPlace, avro_serde
 from statestore.testing import TopologyTestDriver
 from tests.support.avro_schemas import NEW, OLD, ORDER, OTHER, TOPIC, confluent, next_address, read, record_of, written
 
@@ -189,7 +189,7 @@ def test_that_a_schema_is_missing_is_believed_for_a_while_only() -> None:
 
 
 def test_what_a_process_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("statestore.middleware.schema_registry.registry._KEPT_SCHEMAS", 2)
+    monkeypatch.setattr("statestore.middleware.schemas.schema_registry.registry._KEPT_SCHEMAS", 2)
     registry = Counted()
     fields = [record_of("Order", {"name": name, "type": "int"}) for name in "abcd"]
     for place in (0, 1, 2, 3, 0):

@@ -14,11 +14,11 @@ import pytest
 from statestore import Serdes, Topology
 from statestore.errors import AccessDeniedError, StateStoreError
 from statestore.middleware import Chain
-from statestore.middleware.auth import TOKEN_HEADER, Authentication, Authorization, TokenKey, claims_of
-from statestore.middleware.cedar import CedarPolicy
-from statestore.middleware.encryption import Encryption, HeaderEncryption, encrypted_serde, open_header
-from statestore.middleware.keys import AesKey, Ed25519PrivateKey, Ed25519PublicKey, HmacKey, Keyring
-from statestore.middleware.signing import Signing
+from statestore.middleware.security.auth import TOKEN_HEADER, Authentication, Authorization, TokenKey, claims_of
+from statestore.middleware.security.cedar import CedarPolicy
+from statestore.middleware.security.encryption import Encryption, HeaderEncryption, encrypted_serde, open_header
+from statestore.middleware.security.keys import AesKey, Ed25519PrivateKey, Ed25519PublicKey, HmacKey, Keyring
+from statestore.middleware.security.signing import Signing
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.kept_records import files_with, keeping
 from tests.support.passed_records import Clocks, arrived, produced, shown, started

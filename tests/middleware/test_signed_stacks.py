@@ -18,20 +18,20 @@ from opentelemetry.trace import get_current_span
 from statestore.errors import ChainOrderError, SignatureRefusedError
 from statestore.kip82.id_headers import HeaderIds
 from statestore.middleware import Chain, EmittedRecord, Interceptor
-from statestore.middleware.auth import TOKEN_HEADER, Authentication, Authorization
-from statestore.middleware.chargeback import Chargeback
-from statestore.middleware.claim_check import ClaimCheck
-from statestore.middleware.cloud_events import CloudEvents
-from statestore.middleware.compact_headers import CompactHeaders
-from statestore.middleware.compression import Compression
-from statestore.middleware.encryption import Encryption, HeaderEncryption
-from statestore.middleware.expiry import ExpiryHeader
-from statestore.middleware.header_limits import HeaderLimits
-from statestore.middleware.schema_registry import SchemaInterceptor, plain_avro_serde
-from statestore.middleware.signing import SIGNATURE_HEADER, Signing
-from statestore.middleware.slicing import Slicing
-from statestore.middleware.tracing import TRACEPARENT, Tracing
-from statestore.middleware.trail import PaperTrail
+from statestore.middleware.lifetime.expiry import ExpiryHeader
+from statestore.middleware.lineage.chargeback import Chargeback
+from statestore.middleware.lineage.tracing import TRACEPARENT, Tracing
+from statestore.middleware.lineage.trail import PaperTrail
+from statestore.middleware.schemas.cloud_events import CloudEvents
+from statestore.middleware.schemas.schema_registry import SchemaInterceptor, plain_avro_serde
+from statestore.middleware.security.auth import TOKEN_HEADER, Authentication, Authorization
+from statestore.middleware.security.encryption import Encryption, HeaderEncryption
+from statestore.middleware.security.signing import SIGNATURE_HEADER, Signing
+from statestore.middleware.size.claim_check import ClaimCheck
+from statestore.middleware.size.compact_headers import CompactHeaders
+from statestore.middleware.size.compression import Compression
+from statestore.middleware.size.header_limits import HeaderLimits
+from statestore.middleware.size.slicing import Slicing
 from tests.support.avro_schemas import confluent
 from tests.support.parties import Party
 from tests.support.passed_records import contents, produced

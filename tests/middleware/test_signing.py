@@ -24,19 +24,19 @@ from statestore.errors import (
 )
 from statestore.kip82.id_headers import HeaderIds
 from statestore.middleware import Chain
-from statestore.middleware.auth import TOKEN_HEADER, Authentication, Authorization
-from statestore.middleware.canonical import canonical_bytes
-from statestore.middleware.cedar import CedarPolicy
-from statestore.middleware.chargeback import Chargeback
-from statestore.middleware.compact_headers import CompactHeaders
-from statestore.middleware.compression import Compression
-from statestore.middleware.encryption import HeaderEncryption
-from statestore.middleware.expiry import ExpiryHeader
-from statestore.middleware.keys import AesKey, Ed25519PrivateKey, Ed25519PublicKey, HmacKey, Keyring
-from statestore.middleware.signature_frame import SignatureHead, read_frame, signed_bytes
-from statestore.middleware.signing import SIGNATURE_HEADER, Signing
-from statestore.middleware.tracing import TRACEPARENT
-from statestore.middleware.trail import PaperTrail
+from statestore.middleware.lifetime.expiry import ExpiryHeader
+from statestore.middleware.lineage.chargeback import Chargeback
+from statestore.middleware.lineage.tracing import TRACEPARENT
+from statestore.middleware.lineage.trail import PaperTrail
+from statestore.middleware.security.auth import TOKEN_HEADER, Authentication, Authorization
+from statestore.middleware.security.canonical import canonical_bytes
+from statestore.middleware.security.cedar import CedarPolicy
+from statestore.middleware.security.encryption import HeaderEncryption
+from statestore.middleware.security.keys import AesKey, Ed25519PrivateKey, Ed25519PublicKey, HmacKey, Keyring
+from statestore.middleware.security.signature_frame import SignatureHead, read_frame, signed_bytes
+from statestore.middleware.security.signing import SIGNATURE_HEADER, Signing
+from statestore.middleware.size.compact_headers import CompactHeaders
+from statestore.middleware.size.compression import Compression
 from tests.support.passed_records import Clocks, arrived, contents, in_columns, produced, started, through
 from tests.support.security_keys import NOW_MS, PRIVATE, SECRET, SIGNING_RINGS, TOKEN_RING, token
 

@@ -11,12 +11,12 @@ import pytest
 from statestore import Processor, ProcessorContext, Record, Serdes, Topology
 from statestore.errors import SignatureRefusedError
 from statestore.middleware import Chain, Interceptor
-from statestore.middleware.claim_check import ClaimCheck
-from statestore.middleware.compression import COMPRESSION_HEADER, Compression
-from statestore.middleware.encryption import Encryption
-from statestore.middleware.keys import AesKey, HmacKey, Keyring
-from statestore.middleware.signing import Signing
-from statestore.middleware.slicing import Slicing
+from statestore.middleware.security.encryption import Encryption
+from statestore.middleware.security.keys import AesKey, HmacKey, Keyring
+from statestore.middleware.security.signing import Signing
+from statestore.middleware.size.claim_check import ClaimCheck
+from statestore.middleware.size.compression import COMPRESSION_HEADER, Compression
+from statestore.middleware.size.slicing import Slicing
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.passed_records import arrived, produced
 

@@ -19,8 +19,8 @@ from statestore import ProducerRecord, Serdes, Topology
 from statestore.errors import ChainOrderError, ConfigException, ProcessorError, SliceError, SlicesIncompleteError
 from statestore.headers import Headers
 from statestore.middleware import Chain, EmittedRecord, Interceptor
-from statestore.middleware.slicing import CHUNK_HEADER, Slicing
-from statestore.middleware.slicing.slice import Slice
+from statestore.middleware.size.slicing import CHUNK_HEADER, Slicing
+from statestore.middleware.size.slicing.slice import Slice
 from statestore.processor.rehearsal import uses_wall_clock
 from statestore.recovery.making.record_keys import _KEY_OF as KEY_OF
 from statestore.testing import TestRecord, TopologyTestDriver

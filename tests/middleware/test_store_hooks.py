@@ -9,7 +9,7 @@ from statestore import Headers, Serdes, Stores
 from statestore.errors import ProcessorError
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
 from statestore.middleware import Interceptor
-from statestore.middleware.expiry import ExpiryHeader
+from statestore.middleware.lifetime.expiry import ExpiryHeader
 from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.driver_topologies import chain, input_of

@@ -20,7 +20,7 @@ from statestore.errors import ChainOrderError, ConfigException
 from statestore.headers.record_columns import ORIGIN
 from statestore.interception.chain import chain_of
 from statestore.middleware import Chain, Interceptor
-from statestore.middleware.tracing import (
+from statestore.middleware.lineage.tracing import (
     BAGGAGE,
     MAX_LINKS,
     TRACE_LINKS,
@@ -484,7 +484,7 @@ def test_what_can_not_travel_is_refused() -> None:
 
 def test_b12_a_configuration_names_it_and_its_provider() -> None:
     PROVIDED.clear()
-    named = {"statestore.interceptors": "statestore.middleware.tracing:Tracing"}
+    named = {"statestore.interceptors": "statestore.middleware.lineage.tracing:Tracing"}
     options = {"tracer.provider": f"{__name__}:provide", "consumer.group": "g", "shows.keys": "false"}
     chain = chain_of({**named, **{f"statestore.tracing.{name}": value for name, value in options.items()}})
     chain.ingest(consumed())

@@ -13,7 +13,7 @@ from statestore import ConsumerRecord, Headers, Processor, Record, Serdes, Topol
 from statestore.errors import ConfigException, TrailRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import Chain
-from statestore.middleware.trail import MAX_ENTRIES, TRAIL_HEADER, Entry, PaperTrail, Trail, read_trail
+from statestore.middleware.lineage.trail import MAX_ENTRIES, TRAIL_HEADER, Entry, PaperTrail, Trail, read_trail
 from statestore.testing import TopologyTestDriver
 from tests.support.passed_records import Clocks, arrived, contents, in_columns, produced, started
 

@@ -9,7 +9,7 @@ import pytest
 from statestore import ConsumerRecord, ProducerRecord
 from statestore.errors import ProcessorError
 from statestore.middleware import IngestedRecord
-from statestore.middleware.slicing import Slicing
+from statestore.middleware.size.slicing import Slicing
 from statestore.processor.chain_client import ChainClient
 from tests.middleware.test_interceptors_in_tasks import Counting, Failing
 from tests.support.interceptors import ForbiddenError, Refusing, Stamp

@@ -21,20 +21,20 @@ from statestore.kip82 import text_headers
 from statestore.kip82.id_header_bytes import IdForm, decode_id_headers
 from statestore.kip82.id_headers import HeaderIds
 from statestore.middleware import Chain, DeadLetters, Interceptor
-from statestore.middleware.auth import CLAIMS_HEADER, TOKEN_HEADER, Authentication, Authorization, TokenKey
-from statestore.middleware.claim_check import CLAIM_CHECK_HEADER, ClaimCheck
-from statestore.middleware.cloud_events import CloudEvents
-from statestore.middleware.compact_headers import COMPACT_HEADER, CompactHeaders
-from statestore.middleware.compression import COMPRESSION_HEADER, Compression
-from statestore.middleware.content_type import CONTENT_TYPE
-from statestore.middleware.encryption import ENCRYPTION_HEADER, Encryption, HeaderEncryption, encrypted_serde
-from statestore.middleware.header_limits import HeaderLimits
-from statestore.middleware.keys import AesKey, HmacKey, Keyring
-from statestore.middleware.signing import SIGNATURE_HEADER, Signing
-from statestore.middleware.slicing.interceptor import Slicing
-from statestore.middleware.slicing.slice import CHUNK_HEADER
-from statestore.middleware.tracing.interceptor import Tracing
-from statestore.middleware.trail import TRAIL_HEADER, PaperTrail
+from statestore.middleware.lineage.tracing.interceptor import Tracing
+from statestore.middleware.lineage.trail import TRAIL_HEADER, PaperTrail
+from statestore.middleware.schemas.cloud_events import CloudEvents
+from statestore.middleware.schemas.content_type import CONTENT_TYPE
+from statestore.middleware.security.auth import CLAIMS_HEADER, TOKEN_HEADER, Authentication, Authorization, TokenKey
+from statestore.middleware.security.encryption import ENCRYPTION_HEADER, Encryption, HeaderEncryption, encrypted_serde
+from statestore.middleware.security.keys import AesKey, HmacKey, Keyring
+from statestore.middleware.security.signing import SIGNATURE_HEADER, Signing
+from statestore.middleware.size.claim_check import CLAIM_CHECK_HEADER, ClaimCheck
+from statestore.middleware.size.compact_headers import COMPACT_HEADER, CompactHeaders
+from statestore.middleware.size.compression import COMPRESSION_HEADER, Compression
+from statestore.middleware.size.header_limits import HeaderLimits
+from statestore.middleware.size.slicing.interceptor import Slicing
+from statestore.middleware.size.slicing.slice import CHUNK_HEADER
 from statestore.testing import TopologyTestDriver
 
 TEXT = "zq7xkv93wjp4"

@@ -25,10 +25,10 @@ from statestore.headers.topic_columns import SinkFields, SourceFields, source_ba
 from statestore.interception.chain import Chain
 from statestore.interception.failures import FailureHandling, OnFailure
 from statestore.interception.interceptor import Interceptor
-from statestore.middleware.chargeback import NOBODY, USAGE_STORE, Chargeback, Usage, read_usage
-from statestore.middleware.keys import HmacKey, Keyring
-from statestore.middleware.signing import Signing
-from statestore.middleware.slicing import Slicing
+from statestore.middleware.lineage.chargeback import NOBODY, USAGE_STORE, Chargeback, Usage, read_usage
+from statestore.middleware.security.keys import HmacKey, Keyring
+from statestore.middleware.security.signing import Signing
+from statestore.middleware.size.slicing import Slicing
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores

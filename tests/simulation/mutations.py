@@ -368,21 +368,21 @@ MUTATIONS = (
     ),
     Mutation(
         "a record is accepted as often as it comes",
-        "middleware.signing",
+        "middleware.security.signing",
         "Signing.__init__",
         "refuse_replays and verify",
         "False",
     ),
     Mutation(
         "a message is glued of slices that are not all there",
-        "middleware.slicing.open_messages",
+        "middleware.size.slicing.open_messages",
         "OpenMessages.add",
         "message.received + 1 == message.count",
         "message.received + 1 >= message.count - (message.count > 2)",
     ),
     Mutation(
         "slices of a message are given up while more of it come",
-        "middleware.slicing.open_messages",
+        "middleware.size.slicing.open_messages",
         "OpenMessages._set",
         "        message.changed_ms = now_ms\n",
         "        message.changed_ms = message.changed_ms or now_ms\n",
@@ -403,7 +403,7 @@ MUTATIONS = (
     ),
     Mutation(
         "what a process has counted is charged again",
-        "middleware.chargeback",
+        "middleware.lineage.chargeback",
         "Chargeback.init",
         "        self._usage = {}\n",
         "",

@@ -27,7 +27,7 @@ from statestore.errors import (
     TopologyChangedError,
     TopologyError,
 )
-from statestore.middleware.signing import Signing
+from statestore.middleware.security.signing import Signing
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.spark import error_of, read_pointers, read_store, stateful
 from tests.support.security_keys import SIGNING_RINGS

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from orders import START_MS, kafka_row, write_rows
 from statestore import RecoveryOptions, Serdes
-from statestore.middleware.encryption import Encryption, encrypted_serde
-from statestore.middleware.keys import Keyring
+from statestore.middleware.security.encryption import Encryption, encrypted_serde
+from statestore.middleware.security.keys import Keyring
 from tests.support.kept_records import files_with, keeping
 from tests.support.passed_records import contents, produced, through
 from tests.support.security_keys import AES_SECRETS, AFTER, BEFORE

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from statestore import ConsumerRecord, Serdes, Stores
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
-from statestore.middleware.compaction import COMPACTION_HEADER, compacted
+from statestore.middleware.lifetime.compaction import COMPACTION_HEADER, compacted
 from statestore.spark import register_data_source, write_initial_state
 from statestore.spark.compaction import compacted_rows
 

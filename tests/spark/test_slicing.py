@@ -12,8 +12,8 @@ from orders import START_MS
 from statestore import ProducerRecord, Serdes, Topology
 from statestore.headers import Headers
 from statestore.middleware import Chain
-from statestore.middleware.slicing import CHUNK_HEADER, Slicing
-from statestore.middleware.slicing.slice import Slice
+from statestore.middleware.size.slicing import CHUNK_HEADER, Slicing
+from statestore.middleware.size.slicing.slice import Slice
 from tests.support.spark.queries import OrderQuery
 
 VALUE = random.Random(7).randbytes(2000)

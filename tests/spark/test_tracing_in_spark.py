@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExport
 
 from orders import Order, seeded_orders
 from statestore import Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
-from statestore.middleware.tracing import TRACEPARENT, Tracing
+from statestore.middleware.lineage.tracing import TRACEPARENT, Tracing
 from tests.support.spark.queries import OrderQuery
 
 LONG_MS = 600_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from statestore import Headers
-from statestore.middleware import schema_registry as sr
+from statestore.middleware.schemas import schema_registry as sr
 
 TOPIC = "orders"
 ADDRESSES = iter(f"mock://{number}" for number in range(1000))

@@ -6,8 +6,8 @@ from typing import Any
 
 import jwt
 
-from statestore.middleware.auth import TokenKey
-from statestore.middleware.keys import AesKey, Ed25519PrivateKey, HmacKey, Keyring
+from statestore.middleware.security.auth import TokenKey
+from statestore.middleware.security.keys import AesKey, Ed25519PrivateKey, HmacKey, Keyring
 
 NOW_MS = 1_700_000_000_000
 NOW_S = NOW_MS // 1000

@@ -1,0 +1,1 @@
+"""Until when a record counts: expiry and retention by headers."""

@@ -1,0 +1,17 @@
+"""Tracing by OpenTelemetry, in W3C's headers: a trace that enters state continues when it leaves it.
+
+interceptor    Tracing: the spans of a record on its way through a query
+batch_traces   the same, for one shard and micro-batch
+w3c            the headers' bounds, what of them is read without OpenTelemetry, and links to other traces
+propagation    between headers and OpenTelemetry's contexts
+spans          what spans are called and say, by OpenTelemetry's messaging conventions
+providers      the tracer provider of a process
+
+Needs the extra `tracing`; users import from here. Start at `interceptor`.
+"""
+
+from statestore.middleware.lineage.changing_headers import BAGGAGE, TRACE_LINKS, TRACEPARENT, TRACESTATE
+from statestore.middleware.lineage.tracing.interceptor import BatchTracing, Tracing
+from statestore.middleware.lineage.tracing.w3c import MAX_LINKS, link_traces
+
+__all__ = ["BAGGAGE", "MAX_LINKS", "TRACEPARENT", "TRACESTATE", "TRACE_LINKS", "BatchTracing", "Tracing", "link_traces"]

@@ -1,0 +1,129 @@
+"""What is read of W3C's trace headers without OpenTelemetry, and links: traces that a record also comes from.
+
+    traceparent := version "-" trace_id:32 hex "-" span_id:16 hex "-" flags:2 hex
+    trace-links := traceparent ("," traceparent)*          at most MAX_LINKS, the latest last
+
+Of headers that are there twice the last counts, as in Kafka. Source: W3C Trace Context, level 2; W3C Baggage.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+
+from statestore.format.binary_columns import Flags
+from statestore.headers import Headers
+from statestore.headers.record_columns import RecordColumns
+from statestore.middleware.lineage.changing_headers import BAGGAGE, TRACE_LINKS, TRACEPARENT, TRACESTATE
+
+MAX_LINKS: Final = 32
+"""How many links a record may have: with one more, the oldest goes."""
+MAX_VALUE_BYTES: Final = 8192
+"""How long a header is that is read. W3C's bound for baggage, and OpenTelemetry's for tracestate."""
+
+_TRACEPARENT_BYTES: Final = 55
+_FORM: Final = "[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]"
+_NOBODY: Final = "ff-.*|.{3}0{32}-.*|.{36}0{16}-.*"
+"""An invalid version, trace id or span id, of what has the form."""
+_UNSAMPLED_FLAG: Final = "[02468ace]"
+_IS_TRACEPARENT: Final = re.compile(f"(?!{_NOBODY}){_FORM}[0-9a-f]".encode()).fullmatch
+_IS_UNSAMPLED: Final = re.compile(f"(?!{_NOBODY}){_FORM}{_UNSAMPLED_FLAG}".encode()).fullmatch
+
+
+class SeenTrace(NamedTuple):
+    """What one look at a record's headers tells."""
+
+    traceparent: bytes | None
+    """The last one, well-formed or not; None if there is none."""
+    has_links: bool
+    longest_bytes: int
+    """The size of the longest of tracestate and baggage; 0 if there is none."""
+
+
+def seen_trace(headers: Headers) -> SeenTrace:
+    """Look at the headers once. Raises FormatError for headers that can't be read."""
+    traceparent, has_links, longest_bytes = None, False, 0
+    for key, value in headers:
+        if key == TRACEPARENT:
+            traceparent = value
+        elif key == TRACE_LINKS:
+            has_links = True
+        elif key in (BAGGAGE, TRACESTATE) and value is not None and len(value) > longest_bytes:
+            longest_bytes = len(value)
+    return SeenTrace(traceparent, has_links, longest_bytes)
+
+
+def is_traceparent(value: bytes | None) -> bool:
+    """Return whether bytes name a trace and a span in the form that is written today."""
+    return value is not None and _IS_TRACEPARENT(value) is not None
+
+
+def is_unsampled(value: bytes | None) -> bool:
+    """Return whether bytes name a trace that nobody records."""
+    return value is not None and _IS_UNSAMPLED(value) is not None
+
+
+def is_same_trace(headers: Headers, others: Headers) -> bool:
+    """Return whether both name the same trace, or one of them none."""
+    found = [header.value for header in (headers.last_header(TRACEPARENT), others.last_header(TRACEPARENT)) if header]
+    traces = {value[3:35] for value in found if value is not None and is_traceparent(value)}
+    return len(traces) < 2
+
+
+def drop_oversize(headers: Headers) -> None:
+    """Remove what of W3C's headers is longer than what is read."""
+    for key in (TRACESTATE, BAGGAGE):
+        if any(header.value is not None and len(header.value) > MAX_VALUE_BYTES for header in headers.headers(key)):
+            headers.remove(key)
+
+
+def unsampled_rows(records: RecordColumns) -> Flags:
+    """Return for each record whether it belongs to a trace that nobody records, and has no long headers."""
+    traceparent = records.header(TRACEPARENT)
+    named = pc.match_substring_regex(traceparent, f"^{_FORM}{_UNSAMPLED_FLAG}$")
+    nobody = pc.match_substring_regex(traceparent, f"^({_NOBODY})$")
+    # All headers together, for that is one look: what is longer is told by the record.
+    is_short = pc.less_equal(pc.binary_length(records.headers), MAX_VALUE_BYTES)
+    return np.asarray(pc.fill_null(pc.and_(pc.and_(named, pc.invert(nobody)), is_short), False))
+
+
+def may_have_links(records: RecordColumns) -> bool:
+    """Return whether the bytes of any of the records' headers hold the name of the header with links."""
+    return bool(pc.any(pc.match_substring(records.headers, TRACE_LINKS)).as_py())
+
+
+def link_traces(headers: Headers, *others: Headers) -> Headers:
+    """Note the traces of `others`, and those that they note, in `headers`; return these.
+
+    For what comes from several records: the result of an aggregate or a join continues the trace in its headers, and
+    the span of its emission links to the others. The last MAX_LINKS are kept. What is no trace is left out. Raises
+    HeadersFrozenError for headers that are read-only, and FormatError for those that can't be read.
+    """
+    found = read_links(headers)
+    for other in others:
+        found += read_links(other)
+        header = other.last_header(TRACEPARENT)
+        if header is not None and header.value is not None and is_traceparent(header.value):
+            found.append(header.value)
+    own = headers.last_header(TRACEPARENT)
+    by_span = {traceparent[3:52]: traceparent for traceparent in reversed(found)}
+    if own is not None and own.value is not None:
+        by_span.pop(own.value[3:52], None)
+    value = b",".join([*by_span.values()][:MAX_LINKS][::-1])
+    noted = headers.last_header(TRACE_LINKS)
+    if value != (b"" if noted is None else noted.value):
+        headers.remove(TRACE_LINKS)
+        if value:
+            headers.add(TRACE_LINKS, value)
+    return headers
+
+
+def read_links(headers: Headers) -> list[bytes]:
+    """Return the traces that the headers note, the latest last; none of a value that is too long for MAX_LINKS."""
+    header = headers.last_header(TRACE_LINKS)
+    if header is None or header.value is None or len(header.value) > MAX_LINKS * (_TRACEPARENT_BYTES + 1):
+        return []
+    return [found for found in header.value.split(b",") if is_traceparent(found)]

@@ -1,0 +1,1 @@
+"""What a record means: schema registries, formats by content type, CloudEvents."""

@@ -1,0 +1,329 @@
+"""polyglot_serde: values of a topic whose producers do not agree on a format, each read as its content type says.
+
+Formats are given by content type: those here, the extra `polyglot`, or any serde. None makes more of a record's bytes
+than there are, and none runs what they say.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from statestore.errors import DeserializationError, SerializationError, UnknownContentTypeError
+from statestore.format.serde import Serde, Serdes
+from statestore.middleware.extras import extra
+from statestore.middleware.schemas.avro import plain_avro_serde
+from statestore.middleware.schemas.content_type import CONTENT_TYPE, LONGEST_CONTENT_TYPE, ContentType
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from statestore.headers.record_headers import Headers
+
+__all__ = [
+    "CONTENT_TYPE",
+    "LONGEST_CONTENT_TYPE",
+    "ContentType",
+    "Format",
+    "avro_format",
+    "csv_format",
+    "json_format",
+    "msgpack_format",
+    "polyglot_serde",
+    "protobuf_format",
+    "standard_formats",
+    "text_format",
+]
+
+_LARGEST_BYTES: Final = 16 << 20
+_CODECS: Final = {
+    "utf-8": "utf-8",
+    "us-ascii": "ascii",
+    "iso-8859-1": "latin-1",
+    "windows-1252": "cp1252",
+    "utf-16": "utf-16",
+    "utf-16be": "utf-16-be",
+    "utf-16le": "utf-16-le",
+}
+_LINE_END: Final = "\r\n"
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,4000}")
+_NUMBER: Final = re.compile(r"[+-]?([0-9]{1,400}(\.[0-9]{0,400})?|\.[0-9]{1,400})([eE][+-]?[0-9]{1,4})?")
+
+
+@dataclass(frozen=True)
+class Format:
+    """How values of a content type are written and read."""
+
+    serde: Serde[Any]
+    is_text: bool = False
+    """Whether the content type may say `charset`; the serde has UTF-8 whatever it says."""
+
+
+def json_format() -> Format:
+    """Return the format of JSON, as `Serdes.json` has it."""
+    return Format(Serdes.json(), is_text=True)
+
+
+def text_format() -> Format:
+    """Return the format of text."""
+    return Format(Serdes.string(), is_text=True)
+
+
+def avro_format(schema: str | dict[str, Any] | list[Any]) -> Format:
+    """Return the format of values in Avro under one schema. For a registry's give its `avro_serde` instead.
+
+    Raises DataException if it is no schema, and ConfigException for want of fastavro.
+    """
+    return Format(plain_avro_serde(schema))
+
+
+def msgpack_format() -> Format:
+    """Return the format of MessagePack, without its extension types, times among them; keys are text or bytes.
+
+    Raises ExtraMissingError for want of msgpack.
+    """
+    with extra("polyglot"):
+        import msgpack  # noqa: F401
+    return Format(Serdes.of("msgpack", _write_msgpack, _read_msgpack))
+
+
+def csv_format(columns: Sequence[str] | Mapping[str, type], *, delimiter: str = ",") -> Format:
+    """Return the format of one row of CSV, without a row of names: a dict by column. Source: RFC 4180.
+
+    `columns` are names of text, or names with str, int, float or bool, which is "true" or "false". Raises ValueError
+    for no columns, and for columns of other types.
+    """
+    made = _Csv(dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(columns, str), delimiter)
+    return Format(Serdes.of("csv", made.write, made.read), is_text=True)
+
+
+def protobuf_format(message: type[Message]) -> Format:
+    """Return the format of one class of messages of Protocol Buffers."""
+    made = _Protobuf(message)
+    return Format(Serdes.of("protobuf", made.write, made.read))
+
+
+def standard_formats() -> dict[str, Format]:
+    """Return the formats that need no schema, under their content types; a dict of one's own, to add others to.
+
+    Raises ExtraMissingError for want of msgpack.
+    """
+    msgpack = msgpack_format()
+    return {
+        "application/json": json_format(),
+        "application/msgpack": msgpack,
+        "application/octet-stream": Format(Serdes.bytes()),
+        "application/x-msgpack": msgpack,
+        "text/plain": text_format(),
+    }
+
+
+def polyglot_serde(
+    formats: Mapping[str, Format | Serde[Any]],
+    *,
+    writes: str,
+    default: str | None = None,
+    header: str = CONTENT_TYPE,
+    largest_bytes: int = _LARGEST_BYTES,
+) -> Serde[Any]:
+    """Return the serde that reads each value in the format of its content type.
+
+    formats         by content type, without regard to case; parameters of a record's are left out when it is looked up
+    writes          the content type that values are written in, with parameters if it has any; the header says so
+    default         the content type of records that name none; None refuses them
+    header          the name of the header
+    largest_bytes   larger values are refused
+
+    A store without headers has what `writes` says. Raises ValueError if a content type is malformed, or `writes` or
+    `default` have no format. Its functions raise SerializationError and DeserializationError, and for want of a format
+    UnknownContentTypeError.
+    """
+    known = {_given(name).type: _as_format(one) for name, one in formats.items()}
+    for name in (writes, *([] if default is None else [default])):
+        content_type = _given(name)
+        if content_type.type not in known:
+            raise ValueError(f"there is no format for {name!r}, only for {', '.join(sorted(known))}")
+        _codec_of(content_type, known[content_type.type])
+    made = _Polyglot(known, writes, default, header, largest_bytes)
+    return Serdes.of_topics("polyglot", made.write, made.read)
+
+
+def _given(name: str) -> ContentType:
+    try:
+        return ContentType.parse(name.encode())
+    except DeserializationError as cause:
+        raise ValueError(str(cause)) from cause
+
+
+def _as_format(given: Format | Serde[Any]) -> Format:
+    return given if isinstance(given, Format) else Format(given)
+
+
+@dataclass(frozen=True)
+class _Polyglot:
+    formats: dict[str, Format]
+    writes: str
+    default: str | None
+    header: str
+    largest_bytes: int
+    written: ContentType = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "written", ContentType.parse(self.writes.encode()))
+
+    def write(self, topic: str | None, headers: Headers | None, value: Any) -> bytes:
+        chosen = self.formats[self.written.type]
+        data = chosen.serde.on_topic(topic).serialize(value, headers)
+        codec = _codec_of(self.written, chosen)
+        if codec is not None:
+            data = data.decode().encode(codec)
+        if len(data) > self.largest_bytes:
+            raise SerializationError(f"a value of {len(data)} bytes is larger than {self.largest_bytes}")
+        if headers is not None:
+            headers.remove(self.header).add(self.header, self.writes.encode())
+        return data
+
+    def read(self, topic: str | None, headers: Headers | None, data: bytes) -> Any:
+        if len(data) > self.largest_bytes:
+            raise DeserializationError(f"a value of {len(data)} bytes is larger than {self.largest_bytes}")
+        content_type = self.written if headers is None else self._type_of(headers)
+        chosen = self.formats.get(content_type.type)
+        if chosen is None:
+            raise UnknownContentTypeError(content_type.type, known=", ".join(sorted(self.formats)))
+        codec = _codec_of(content_type, chosen)
+        if codec is not None:
+            try:
+                data = data.decode(codec).encode()
+            except UnicodeDecodeError as cause:
+                raise DeserializationError(f"the text is not {codec}: {cause.reason} at byte {cause.start}") from cause
+        return chosen.serde.on_topic(topic).deserialize(data, headers)
+
+    def _type_of(self, headers: Headers) -> ContentType:
+        found = headers.last_header(self.header)
+        if found is not None and found.value is not None:
+            return ContentType.parse(found.value)
+        if self.default is None:
+            raise UnknownContentTypeError(None, known=", ".join(sorted(self.formats)))
+        return ContentType.parse(self.default.encode())
+
+
+def _codec_of(content_type: ContentType, chosen: Format) -> str | None:
+    """Return the codec of a text that is not in UTF-8, None for all else. Raises DeserializationError if unknown."""
+    charset = content_type.parameters.get("charset")
+    if charset is None or not chosen.is_text or charset.lower() == "utf-8":
+        return None
+    codec = _CODECS.get(charset.lower())
+    if codec is None:
+        raise DeserializationError(f"its charset is none of {', '.join(_CODECS)}")
+    return codec
+
+
+def _write_msgpack(value: Any) -> bytes:
+    import msgpack
+
+    return bytes(msgpack.packb(value, use_bin_type=True, strict_types=True))
+
+
+def _read_msgpack(data: bytes) -> Any:
+    import msgpack
+
+    # What a length may be is bounded by how many bytes there are.
+    return msgpack.unpackb(
+        data, raw=False, strict_map_key=True, max_ext_len=0, ext_hook=_refuse_ext, object_pairs_hook=_unique
+    )
+
+
+def _refuse_ext(code: int, _: bytes) -> Any:
+    raise ValueError(f"extension types are not read, and this is one of code {code}")
+
+
+def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a map has a key a second time")
+    return made
+
+
+def _read_bool(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("neither true nor false")
+    return text == "true"
+
+
+def _number(form: re.Pattern[str], make: Callable[[str], Any]) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        if not form.fullmatch(text):
+            raise ValueError("no number")
+        return make(text)
+
+    return read
+
+
+_CSV_TYPES: Final[dict[type, tuple[Callable[[str], Any], Callable[[Any], str]]]] = {
+    str: (str, str),
+    int: (_number(_WHOLE_NUMBER, int), str),
+    float: (_number(_NUMBER, float), repr),
+    bool: (_read_bool, lambda value: "true" if value else "false"),
+}
+
+
+@dataclass(frozen=True)
+class _Csv:
+    columns: dict[str, type]
+    delimiter: str
+
+    def __post_init__(self) -> None:
+        if not self.columns or not set(self.columns.values()) <= _CSV_TYPES.keys():
+            raise ValueError(f"columns of CSV are str, int, float or bool, and at least one; got {self.columns}")
+        csv.reader([], delimiter=self.delimiter)
+
+    def write(self, value: Any) -> bytes:
+        if not isinstance(value, Mapping) or value.keys() != self.columns.keys():
+            raise SerializationError(f"a row of CSV is a dict of {', '.join(self.columns)}")
+        fields = []
+        for name, kind in self.columns.items():
+            if type(value[name]) is not kind:
+                raise SerializationError(f"column {name!r} must be {kind.__name__}, not {type(value[name]).__name__}")
+            read, write = _CSV_TYPES[kind]
+            fields.append(write(value[name]))
+            if kind is float or kind is int:
+                read(fields[-1])
+        if max(map(len, fields)) > csv.field_size_limit():
+            raise SerializationError(f"a field of CSV has more than {csv.field_size_limit()} characters")
+        row = StringIO(newline="")
+        # The end of the line is what tells the writer which fields to quote.
+        csv.writer(row, delimiter=self.delimiter, lineterminator=_LINE_END).writerow(fields)
+        return row.getvalue().removesuffix(_LINE_END).encode()
+
+    def read(self, data: bytes) -> dict[str, Any]:
+        reader = csv.reader(StringIO(data.decode(), newline=""), delimiter=self.delimiter, strict=True)
+        rows = list(islice(reader, 2))
+        if len(rows) != 1 or len(rows[0]) != len(self.columns):
+            found = f"{len(rows[0])} fields" if len(rows) == 1 else "no row" if not rows else "more than one row"
+            raise DeserializationError(f"a record's CSV is one row of {len(self.columns)} fields, and this is {found}")
+        made = {}
+        for (name, kind), text in zip(self.columns.items(), rows[0], strict=True):
+            try:
+                made[name] = _CSV_TYPES[kind][0](text)
+            except ValueError:
+                # Its words quote the text.
+                raise DeserializationError(f"column {name!r} is no {kind.__name__}") from None
+        return made
+
+
+@dataclass(frozen=True)
+class _Protobuf:
+    message: type[Message]
+
+    def write(self, value: Message) -> bytes:
+        if type(value) is not self.message:
+            raise SerializationError(f"needs a {self.message.DESCRIPTOR.full_name}, not a {type(value).__name__}")
+        return bytes(value.SerializeToString(deterministic=True))
+
+    def read(self, data: bytes) -> Message:
+        return self.message.FromString(data)

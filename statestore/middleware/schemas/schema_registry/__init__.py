@@ -1,0 +1,48 @@
+"""Avro with schema registries: the extra `schema-registry`.
+
+ids             how records name schemas, in headers and before their bytes
+registry        SchemaRegistry: what keeps schemas, and is asked once for each; subclass it for one's own
+confluent       ConfluentRegistry: Confluent's protocol
+md5_registries  Md5Registry, TopicRegistry: schemas by their MD5, in a mapping and in a topic
+serde           avro_serde: deposits its schema, and reads what other schemas have written
+interceptor     SchemaInterceptor: the same beside a serde that knows no registry, as `plain_avro_serde`
+
+Users import from here. Imports `connect` and the foundation of `statestore.middleware`. Start at `serde`.
+"""
+
+from statestore.connect.converters.avro_datum import AvroSchema
+from statestore.middleware.schemas.avro import plain_avro_serde
+from statestore.middleware.schemas.schema_registry.confluent import ConfluentRegistry
+from statestore.middleware.schemas.schema_registry.ids import (
+    AVRO_BINARY,
+    AVRO_SCHEMA_MD5,
+    KEY_SCHEMA_ID,
+    VALUE_SCHEMA_ID,
+    IdPlace,
+    SchemaId,
+    SchemaIds,
+)
+from statestore.middleware.schemas.schema_registry.interceptor import SchemaInterceptor
+from statestore.middleware.schemas.schema_registry.md5_registries import Md5Registry, TopicRegistry
+from statestore.middleware.schemas.schema_registry.registry import RegisteredSchema, SchemaRegistry, schema_md5
+from statestore.middleware.schemas.schema_registry.serde import avro_serde
+
+__all__ = [
+    "AVRO_BINARY",
+    "AVRO_SCHEMA_MD5",
+    "KEY_SCHEMA_ID",
+    "VALUE_SCHEMA_ID",
+    "AvroSchema",
+    "ConfluentRegistry",
+    "IdPlace",
+    "Md5Registry",
+    "RegisteredSchema",
+    "SchemaId",
+    "SchemaIds",
+    "SchemaInterceptor",
+    "SchemaRegistry",
+    "TopicRegistry",
+    "avro_serde",
+    "plain_avro_serde",
+    "schema_md5",
+]

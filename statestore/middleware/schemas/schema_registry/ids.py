@@ -1,0 +1,169 @@
+"""Schema ids, and the places in a record where they stand.
+
+    __key_schema_id, __value_schema_id := 01 guid:u8[16] | 00 number:u32_be        the bytes behind them are Avro alone
+    content-type: application/avro-binary, avro-schema-md5 := md5:u8[16]           likewise; of values only
+    data := 00 number:u32_be avro | 01 guid:u8[16] avro                             no header says anything
+
+Source: confluent-kafka's `header_schema_id_serializer`, `prefix_schema_id_serializer` and
+`dual_schema_id_deserializer`; the third form is the one that the architecture of metadata proposes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from uuid import UUID
+
+from statestore.errors import SchemaIdError, SerializationError
+from statestore.middleware.schemas.content_type import CONTENT_TYPE, ContentType
+
+if TYPE_CHECKING:
+    from statestore.headers.record_headers import Headers
+
+T = TypeVar("T")
+
+KEY_SCHEMA_ID: Final = "__key_schema_id"
+"""The header with the id of the key's schema."""
+VALUE_SCHEMA_ID: Final = "__value_schema_id"
+"""The header with the id of the value's schema."""
+AVRO_SCHEMA_MD5: Final = "avro-schema-md5"
+"""The header with the MD5 of the value's schema."""
+AVRO_BINARY: Final = "application/avro-binary"
+"""The content type of values whose schema has an MD5 in the header for that."""
+
+_NUMBER: Final = 0
+_GUID: Final = 1
+_SIZES: Final = {_NUMBER: 5, _GUID: 17}
+
+
+class SchemaIds(NamedTuple):
+    """What a registry calls a schema; None for an id that it has not."""
+
+    number: int | None = None
+    guid: bytes | None = None
+    """The 16 bytes of a UUID."""
+    md5: bytes | None = None
+    """The MD5 of the schema's text: see `schema_md5`."""
+
+
+class SchemaId(NamedTuple):
+    """One of the ids of a schema, under the name of its field in SchemaIds."""
+
+    form: str
+    value: int | bytes
+
+    def __str__(self) -> str:
+        if self.form == "guid" and isinstance(self.value, bytes):
+            return f"GUID {UUID(bytes=self.value)}"
+        return f"MD5 {self.value.hex()}" if isinstance(self.value, bytes) else f"id {self.value}"
+
+
+class IdPlace(Enum):
+    """Where a schema's id is written. Wherever it stands, it is found when the record is read."""
+
+    HEADER = "header"
+    """In a header, as GUID, or as number if the registry has no GUIDs. Where there are no headers: PREFIX."""
+    PREFIX = "prefix"
+    """In five bytes before those of Avro, as number."""
+    MD5 = "md5"
+    """In headers, as content type and MD5. Of values only, and only where there are headers."""
+
+
+@dataclass(frozen=True)
+class IdWriter:
+    """Writes ids of the schemas of keys or values."""
+
+    place: IdPlace
+    for_key: bool
+
+    def __post_init__(self) -> None:
+        if self.for_key and self.place is IdPlace.MD5:
+            raise ValueError(
+                "a content type and an MD5 in headers are those of a value: write a key's schema id by "
+                "IdPlace.HEADER or IdPlace.PREFIX"
+            )
+
+    def write(self, ids: SchemaIds, headers: Headers | None, datum: bytes) -> bytes:
+        """Return the bytes of a key or value in Avro with its schema's id, in them or in the headers.
+
+        What the headers said of another schema is taken out. Raises SerializationError if the registry has no such id.
+        """
+        if headers is not None:
+            remove_ids(headers, for_key=self.for_key)
+            if self.place is IdPlace.HEADER:
+                headers.add(_header(self.for_key), _framed(ids.guid, ids.number))
+                return datum
+            if self.place is IdPlace.MD5:
+                headers.remove(CONTENT_TYPE)
+                headers.add(CONTENT_TYPE, AVRO_BINARY.encode()).add(AVRO_SCHEMA_MD5, _known(ids.md5, "MD5"))
+                return datum
+        if self.place is IdPlace.MD5:
+            raise SerializationError(
+                "the MD5 of a schema stands in headers, and a store without headers has none: give "
+                "that store a serde whose schema ids are numbers, or headers"
+            )
+        return _framed(None, _known(ids.number, "number")) + datum
+
+
+def read_id(headers: Headers | None, data: bytes, *, for_key: bool) -> tuple[SchemaId, bytes]:
+    """Return the id of the schema of a key or value, wherever it stands, and the bytes in Avro.
+
+    Raises SchemaIdError if there is none, or a malformed one.
+    """
+    if headers is not None:
+        name = _header(for_key)
+        found = headers.last_header(name)
+        if found is not None:
+            schema_id, behind = _read_frame(found.value or b"", f"header {name!r}")
+            if behind:
+                raise SchemaIdError(f"malformed schema id in header {name!r}: {len(found.value or b'')} bytes")
+            return schema_id, data
+        found = None if for_key else headers.last_header(AVRO_SCHEMA_MD5)
+        if found is not None:
+            return _read_md5(headers, found.value or b""), data
+    return _read_frame(data, "the key" if for_key else "the value")
+
+
+def _read_md5(headers: Headers, value: bytes) -> SchemaId:
+    content_type = headers.last_header(CONTENT_TYPE)
+    if content_type is None or ContentType.parse(content_type.value or b"").type != AVRO_BINARY:
+        raise SchemaIdError(f"header {AVRO_SCHEMA_MD5!r} is there, but the content type is not {AVRO_BINARY}")
+    if len(value) != 16:
+        raise SchemaIdError(f"header {AVRO_SCHEMA_MD5!r} must have 16 bytes, and has {len(value)}")
+    return SchemaId("md5", value)
+
+
+def _read_frame(data: bytes, where: str) -> tuple[SchemaId, bytes]:
+    size = _SIZES.get(data[0]) if data else None
+    if size is None or len(data) < size:
+        raise SchemaIdError(
+            f"no schema id in {where}, nor in a header for it: it begins with {data[:1].hex() or 'nothing'}, "
+            "and 00 and 4 bytes, or 01 and 16 bytes, were an id"
+        )
+    inner = data[1:size]
+    schema_id = SchemaId("guid", inner) if data[0] == _GUID else SchemaId("number", int.from_bytes(inner, "big"))
+    return schema_id, data[size:]
+
+
+def _framed(guid: bytes | None, number: int | None) -> bytes:
+    if guid is not None:
+        return bytes([_GUID]) + guid
+    return bytes([_NUMBER]) + _known(number, "number").to_bytes(4, "big")
+
+
+def _known(found: T | None, what: str) -> T:
+    if found is None:
+        raise SerializationError(f"the schema registry has no {what} for a schema: write another kind of id")
+    return found
+
+
+def _header(for_key: bool) -> str:
+    return KEY_SCHEMA_ID if for_key else VALUE_SCHEMA_ID
+
+
+def remove_ids(headers: Headers, *, for_key: bool) -> None:
+    """Take the ids of the key's or the value's schema out of headers; a content type stays."""
+    for name in (KEY_SCHEMA_ID,) if for_key else (VALUE_SCHEMA_ID, AVRO_SCHEMA_MD5):
+        if headers.last_header(name) is not None:
+            headers.remove(name)

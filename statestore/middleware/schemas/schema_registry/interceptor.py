@@ -1,0 +1,158 @@
+"""SchemaInterceptor: deposits schemas and says in headers which they are, for serdes that know of no registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.errors import DeserializationError, SchemaRefusedError
+from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
+from statestore.middleware.properties import made_of
+from statestore.middleware.schemas.avro import AvroValues, schema_text
+from statestore.middleware.schemas.content_type import CONTENT_TYPE
+from statestore.middleware.schemas.schema_registry.ids import (
+    AVRO_SCHEMA_MD5,
+    VALUE_SCHEMA_ID,
+    IdPlace,
+    IdWriter,
+    SchemaIds,
+    read_id,
+    remove_ids,
+)
+from statestore.middleware.schemas.schema_registry.registry import SchemaRegistry
+from statestore.middleware.schemas.schema_registry.serde import Subject, read_as, subject_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_PROPERTIES: Final = ConfigDef(
+    Property("registry", ConfigType.CLASS, doc="module:function, which returns the registry"),
+    Property("schemas", ConfigType.LIST, doc="topics and paths of files, as in orders:/etc/schemas/order.avsc"),
+    Property("place", ConfigType.STRING, None),
+)
+_IDS: Final = ((VALUE_SCHEMA_ID, None), (AVRO_SCHEMA_MD5, None))
+
+
+class SchemaInterceptor(Interceptor):
+    """Says of values in Avro which schema they have, and makes of others what a serde with that schema reads.
+
+    What is sent to one of its topics gets the id of the topic's schema. What comes from one is written anew under the
+    topic's schema if another one has written it. Records of other topics, and those without a value, are left alone.
+    """
+
+    kind: ClassVar[str] = "schema"
+    marks = (CONTENT_TYPE,)
+    not_after: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("compression", "encryption", "slicing", "claim-check", "signing"),
+        "it needs the value as the serde has written it, and changes it: put schema before",
+    )
+    goes_by = (VALUE_SCHEMA_ID, AVRO_SCHEMA_MD5)
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        schemas: Mapping[str, str | dict[str, Any] | list[Any]],
+        *,
+        place: IdPlace = IdPlace.HEADER,
+        subject: Subject = None,
+    ) -> None:
+        """Take the schema of the values of each topic; `place` and `subject` are as for `avro_serde`.
+
+        Raises DataException if one is none, ConfigException for want of fastavro, and ValueError for the schema
+        "bytes", which nobody needs to write such values.
+        """
+        self._registry = registry
+        self._values = {topic: AvroValues(schema_text(schema)) for topic, schema in schemas.items()}
+        self._ids = IdWriter(place, for_key=False)
+        self._subject = subject
+        if any(values.parsed.is_bytes for values in self._values.values()):
+            raise ValueError('values under the schema "bytes" stand as they are: send bytes, without this interceptor')
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, str]) -> Self:
+        """Make one of the properties `statestore.schema.registry`, `.schemas` and `.place`.
+
+        `registry` is module:function, which returns the registry; `schemas` has topics and paths of files, as in
+        `orders:/etc/schemas/order.avsc`; `place` is "header", "prefix" or "md5". Raises ConfigException.
+        """
+        return made_of(cls._of_files, cls.kind, _PROPERTIES, config)
+
+    @classmethod
+    def _of_files(
+        cls, registry: Callable[[], SchemaRegistry], schemas: Iterable[str], place: str = IdPlace.HEADER.value
+    ) -> Self:
+        texts = {}
+        for each in schemas:
+            topic, _, path = each.partition(":")
+            try:
+                texts[topic] = Path(path).read_text(encoding="utf-8")
+            except OSError as cause:
+                raise ValueError(f"a schema is written topic:path, and {each!r} can't be read: {cause}") from cause
+        return cls(registry(), texts, place=IdPlace(place))
+
+    def on_emit(self, record: EmittedRecord) -> Sequence[EmittedRecord]:
+        """Deposit the schema of the record's topic, and write its id. Raises what depositing raises: the query ends."""
+        values = self._values.get(record.topic)
+        if values is None or record.value is None:
+            return (record,)
+        value = self._ids.write(self._deposited(record.topic, values), record.headers, record.value)
+        return (record,) if value is record.value else (record.copy(value=value),)
+
+    def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
+        """Do the same to records in columns: once for each of the topics."""
+        for topic, values, rows in self._rows(records):
+            headers = Headers()
+            prefix = self._ids.write(self._deposited(topic, values), headers, b"")
+            edited = records
+            for name, _ in (*headers, *_IDS):
+                edited = edited.without_header(name)
+            for name, content in headers:
+                edited = edited.with_header(name, content)
+            changed = {"headers": pc.if_else(rows, edited.headers, records.headers)}
+            if prefix:
+                framed = pc.binary_join_element_wise(pa.scalar(prefix, records.value.type), records.value, b"")
+                changed["value"] = pc.if_else(rows, framed, records.value)
+            records = records.with_columns(**changed)
+        return records
+
+    def on_ingest(self, record: IngestedRecord) -> Sequence[IngestedRecord]:
+        """Give the record a value that the serde of its topic's schema reads, and take out the id.
+
+        Raises SchemaRefusedError if there is no id, no schema of it, or none that goes with the topic's.
+        """
+        values = self._values.get(record.topic)
+        if values is None or record.value is None:
+            return (record,)
+        try:
+            schema_id, datum = read_id(record.headers, record.value, for_key=False)
+            writer = self._registry.get(schema_id)
+            if writer.text != values.schema:
+                datum = values.write(read_as(values.parsed, writer, datum))
+        except DeserializationError as cause:
+            raise SchemaRefusedError(f"the value of a record from topic {record.topic!r}: {cause}") from cause
+        remove_ids(record.headers, for_key=False)
+        return (record,) if datum is record.value else (record.copy(value=datum),)
+
+    def _deposited(self, topic: str, values: AvroValues) -> SchemaIds:
+        subject = subject_of(self._subject, topic, values.parsed.name, for_key=False)
+        return self._registry.deposit_if_new(subject, values.schema)
+
+    def _rows(self, records: RecordColumns) -> Iterator[tuple[str, AvroValues, pa.BooleanArray]]:
+        """Yield each of the topics that records in columns have, with the rows of records that have a value."""
+        topics = records.topic
+        if topics is None:
+            return
+        for topic in topics.unique().to_pylist():
+            if topic in self._values:
+                rows = pc.and_(pc.equal(topics, topic), pc.is_valid(records.value))
+                yield topic, self._values[topic], rows
+
+    def __repr__(self) -> str:
+        return f"SchemaInterceptor({self._registry!r}, {sorted(self._values)})"

@@ -1,0 +1,180 @@
+"""SchemaRegistry: what keeps schemas under ids, and is asked once for each.
+
+A process keeps what it was told: by registry, whose copies share it, and so many schemas at most. That a registry has
+no schema of an id is kept for a while only, for the schema may come yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from copy import copy
+from typing import Any, Final, NamedTuple, NoReturn
+from uuid import uuid4
+
+from statestore.connect.converters.avro_datum import AvroSchema, avro_schema
+from statestore.connect.recently_used import RecentlyUsed
+from statestore.errors import (
+    DataException,
+    IncompatibleSchemaError,
+    RegistryUnavailableError,
+    SchemaNotFoundError,
+    StateStoreError,
+)
+from statestore.middleware.schemas.schema_registry.ids import SchemaId, SchemaIds
+
+_KEPT_SCHEMAS: Final = 1000
+_KEPT_REGISTRIES: Final = 64
+_LONGEST_PROBLEM: Final = 300
+_USER_INFO: Final = re.compile(r"//[^/@\s]*@")
+
+
+class RegisteredSchema(NamedTuple):
+    """A schema as a registry has it."""
+
+    text: str
+    """The schema in JSON."""
+    references: tuple[tuple[str, str], ...] = ()
+    """Names and texts of the schemas that it names, each after those that it names itself."""
+
+
+class SchemaRegistry(ABC):
+    """Keeps schemas under ids. A subclass says how to ask it; who reads and writes calls `get` and `deposit_if_new`.
+
+    Picklable, if the subclass is: its copies share what a process knows of the registry.
+    """
+
+    missing_is_kept_ms: int = 30_000
+    """For how long a process believes that the registry has no schema of an id."""
+    clock: Callable[[], float] = staticmethod(time.monotonic)
+    """Seconds, for the above."""
+
+    def __init__(self) -> None:
+        self._token = uuid4().hex
+
+    @abstractmethod
+    def deposit(self, subject: str, schema: str) -> SchemaIds:
+        """Deposit a schema for a subject, if it is not there, and return its ids.
+
+        Raises SchemaRejectedError if the registry refuses it. Whatever else it raises means that it can't be asked.
+        """
+
+    @abstractmethod
+    def fetch(self, schema_id: SchemaId) -> RegisteredSchema | None:
+        """Return the schema with an id; None if the registry answers that it has none.
+
+        Raises IncompatibleSchemaError if it is none of Avro. Whatever else it raises means that it can't be asked.
+        """
+
+    def connect(self) -> Any:
+        """Return what `connection` is to be in a process, which has `close`; called when that is asked for first."""
+        return None
+
+    @property
+    def connection(self) -> Any:
+        """What `connect` returned, which neither pickles nor copies of the registry hold."""
+        known = self._known()
+        if known.connection is None:
+            known.connection = self.connect()
+        return known.connection
+
+    def deposit_if_new(self, subject: str, schema: str) -> SchemaIds:
+        """Return the ids of a schema in JSON, which is deposited for a subject if the process does not know of that.
+
+        Raises SchemaRejectedError, and RegistryUnavailableError.
+        """
+        known = self._known()
+        ids: SchemaIds | None = known.ids.find((subject, schema))
+        if ids is None:
+            ids = self._asked(lambda: self.deposit(subject, schema))
+            known.ids.put((subject, schema), ids)
+        return ids
+
+    def get(self, schema_id: SchemaId) -> AvroSchema:
+        """Return the schema with an id.
+
+        Raises SchemaNotFoundError if the registry has none, IncompatibleSchemaError if that is no schema of Avro that
+        can be read with, and RegistryUnavailableError.
+        """
+        known = self._known()
+        found: AvroSchema | None = known.schemas.find(schema_id)
+        if found is None:
+            self._refuse_again(known, schema_id)
+            try:
+                found = self._read(schema_id)
+            except (SchemaNotFoundError, IncompatibleSchemaError) as refused:
+                known.refused.put(schema_id, (self.clock(), refused))
+                raise
+            known.schemas.put(schema_id, found)
+        return found
+
+    def close(self) -> None:
+        """Let the process forget what it was told, by its copies too, and let go of the connection."""
+        connection = self._known().connection
+        _REGISTRIES.forget(self._token)
+        if connection is not None:
+            connection.close()
+
+    def _read(self, schema_id: SchemaId) -> AvroSchema:
+        registered = self._asked(lambda: self.fetch(schema_id))
+        if registered is None:
+            raise SchemaNotFoundError(str(schema_id))
+        try:
+            return avro_schema(*registered)
+        except DataException as cause:
+            raise IncompatibleSchemaError(f"the schema with the {schema_id} can't be read with: {cause}") from cause
+
+    def _refuse_again(self, known: _Known, schema_id: SchemaId) -> None:
+        refused = known.refused.find(schema_id)
+        if refused is None:
+            return
+        asked_at, error = refused
+        if (self.clock() - asked_at) * 1000 < self.missing_is_kept_ms:
+            raise copy(error)
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except StateStoreError:
+            raise
+        except Exception as cause:
+            self.refuse_service(f"{type(cause).__name__}: {cause}", cause)
+
+    def refuse_service(self, problem: str, cause: Exception | None = None) -> NoReturn:
+        """Raise RegistryUnavailableError. What the problem holds of users and passwords in addresses is left out."""
+        shown = _USER_INFO.sub("//", problem)[:_LONGEST_PROBLEM]
+        raise RegistryUnavailableError(repr(self), problem=shown) from cause
+
+    def _known(self) -> _Known:
+        known: _Known = _REGISTRIES.get(self._token, _Known)
+        return known
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class _Known:
+    """What a process was told by a registry."""
+
+    def __init__(self) -> None:
+        self.ids = RecentlyUsed(_KEPT_SCHEMAS)
+        self.schemas = RecentlyUsed(_KEPT_SCHEMAS)
+        self.refused = RecentlyUsed(_KEPT_SCHEMAS)
+        self.connection: Any = None
+
+
+_REGISTRIES: Final = RecentlyUsed(_KEPT_REGISTRIES)
+
+
+def schema_md5(schema: str) -> bytes:
+    """Return the MD5 of a schema in JSON: of its text in UTF-8 without blanks, the names in each object sorted.
+
+    All that a schema says counts, defaults, documentation and logical types among it: Avro's parsing canonical form,
+    which leaves those out, would give one id to schemas under which the same bytes are different values.
+    """
+    text = json.dumps(json.loads(schema), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.md5(text.encode(), usedforsecurity=False).digest()

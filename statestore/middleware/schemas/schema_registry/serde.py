@@ -1,0 +1,102 @@
+"""avro_serde: keys or values in Avro, with the id of their schema in a registry.
+
+Written is the serde's own schema. Read is what any schema has written that goes with it, by Avro's rules of resolution;
+the registry is asked once a process for each schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from statestore.connect.converters.avro_datum import AvroSchema
+from statestore.errors import IncompatibleSchemaError, SerializationError
+from statestore.format.serde import Serde, Serdes
+from statestore.middleware.schemas.avro import AvroValues, read_value, schema_text
+from statestore.middleware.schemas.schema_registry.ids import IdPlace, IdWriter, read_id
+from statestore.middleware.schemas.schema_registry.registry import SchemaRegistry
+
+if TYPE_CHECKING:
+    from statestore.headers.record_headers import Headers
+
+Subject: TypeAlias = "str | Callable[[str | None, str | None], str] | None"
+
+
+def avro_serde(
+    registry: SchemaRegistry,
+    schema: str | dict[str, Any] | list[Any] | None = None,
+    *,
+    for_key: bool = False,
+    place: IdPlace = IdPlace.HEADER,
+    subject: Subject = None,
+) -> Serde[Any]:
+    """Return the serde of keys (`for_key`) or values in Avro whose schemas a registry keeps. Records are dicts.
+
+    schema    what is written with, and what all is read as; None only reads, and each as its own schema has it
+    place     where the id is written; read it is wherever it stands
+    subject   what the schema is deposited for: a name, or what returns one for topic and full name of the schema, each
+              of which may be None. None: "<topic>-value", "<topic>-key", and in stores, which have no topic, the name
+
+    Raises DataException if it is no schema, ConfigException for want of fastavro, ValueError for a key by IdPlace.MD5.
+    Its functions raise SerializationError (SchemaRejectedError) and DeserializationError (SchemaIdError,
+    SchemaNotFoundError, IncompatibleSchemaError), and RegistryUnavailableError, which is none of them: the query fails.
+    """
+    values = None if schema is None else AvroValues(schema_text(schema))
+    made = _RegistryAvro(registry, values, IdWriter(place, for_key), subject)
+    return Serdes.of_topics("avro", made.write, made.read)
+
+
+@dataclass(frozen=True)
+class _RegistryAvro:
+    registry: SchemaRegistry
+    values: AvroValues | None
+    ids: IdWriter
+    subject: Subject
+
+    def write(self, topic: str | None, headers: Headers | None, value: Any) -> bytes:
+        if self.values is None:
+            raise SerializationError("this serde only reads: give it the schema to write with")
+        schema = self.values.parsed
+        datum = _require_bytes(value) if schema.is_bytes else self.values.write(value)
+        subject = subject_of(self.subject, topic, schema.name, for_key=self.ids.for_key)
+        return self.ids.write(self.registry.deposit_if_new(subject, schema.text), headers, datum)
+
+    def read(self, topic: str | None, headers: Headers | None, data: bytes) -> Any:
+        schema_id, datum = read_id(headers, data, for_key=self.ids.for_key)
+        return read_as(None if self.values is None else self.values.parsed, self.registry.get(schema_id), datum)
+
+
+def subject_of(subject: Subject, topic: str | None, name: str | None, *, for_key: bool) -> str:
+    """Return what a schema is deposited for. Raises SerializationError if it has neither topic nor name."""
+    if isinstance(subject, str):
+        return subject
+    if subject is not None:
+        return subject(topic, name)
+    if topic is not None:
+        return f"{topic}-{'key' if for_key else 'value'}"
+    if name is None:
+        raise SerializationError(
+            "a store has no topic, and a union no name to deposit it for: give the serde a subject"
+        )
+    return name
+
+
+def read_as(reader: AvroSchema | None, writer: AvroSchema, datum: bytes) -> Any:
+    """Return the value of bytes as a schema has it, None for as their own schema has it.
+
+    Bytes under the schema "bytes" stand as they are, without their length. Source: Confluent's serializers.
+
+    Raises IncompatibleSchemaError if they are none of their schema, or the two do not go together.
+    """
+    if writer.is_bytes:
+        if reader is not None and not reader.is_bytes:
+            raise IncompatibleSchemaError("bytes that stand as they are can be read as bytes only")
+        return datum
+    return read_value(writer, reader, datum)
+
+
+def _require_bytes(value: Any) -> bytes:
+    if not isinstance(value, bytes):
+        raise SerializationError(f"the schema says bytes, and the value is of type {type(value).__name__}")
+    return value

@@ -1,0 +1,570 @@
+"""Who a record is of, and whether they may: tokens checked before state, and a policy asked.
+
+`Authentication` checks the token that a record brings along (a JSON Web Token, RFC 7519), and leaves what it says in a
+header that nobody else can have put there; `claims_of` reads it. `Authorization` asks a policy about each record.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, NoReturn, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.errors import AccessDeniedError, RecordRefusedError, TokenRefusedError
+from statestore.format.binary_columns import row_objects
+from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
+from statestore.middleware.clock import system_time_ms
+from statestore.middleware.extras import extra
+from statestore.middleware.marked_columns import with_header_where
+from statestore.middleware.properties import made_of
+from statestore.middleware.security.key_ids import is_key_id
+from statestore.middleware.security.key_source import KeyedInterceptor, KeySource
+from statestore.middleware.security.keys import Key, KeyProvider, Keyring
+
+with extra("auth"):
+    import jwt
+
+if TYPE_CHECKING:
+    from jwt.types import Options
+    from typing_extensions import Self
+
+__all__ = [
+    "CLAIMS_HEADER",
+    "TOKEN_HEADER",
+    "AccessDecision",
+    "AccessRequest",
+    "Authentication",
+    "Authorization",
+    "Policy",
+    "TokenKey",
+    "claims_of",
+]
+
+TOKEN_HEADER: Final = "statestore-token"
+"""The header that has a record's token, in the compact form that has two dots."""
+CLAIMS_HEADER: Final = "statestore-claims"
+"""The header that has what a verified token says, as JSON. Only Authentication writes it: it removes all others."""
+
+_ALGORITHMS: Final = frozenset(f"{family}{bits}" for family in ("HS", "RS", "PS", "ES") for bits in (256, 384, 512)) | {
+    "EdDSA"
+}
+_CLAIMS_BYTES_MAX: Final = 4 << 10
+_TIME_MAX: Final = 2**53
+_RSA_BITS_MIN: Final = 2048
+_SUBJECT: Final = "sub"
+_UNCHECKED: Final[Options] = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "require": ["exp"]}
+"""PyJWT looks at the clock of the machine; times are checked here, by that of the batch."""
+_TOKENS: Final = jwt.PyJWT()
+_SIGNATURES: Final = jwt.PyJWS()
+
+
+class TokenKey(Key):
+    """A key for tokens of one algorithm, and no other: so no token can have a public key taken for a secret.
+
+    HS256, HS384, HS512      a secret of at least as many bits
+    RS..., PS..., ES..., EdDSA      a public key in PEM
+    """
+
+    def __init__(self, algorithm: str, key: bytes) -> None:
+        """Raise ValueError for an unknown algorithm, such as `none`, and for a key that is none of it or too short."""
+        super().__init__(key)
+        if algorithm not in _ALGORITHMS:
+            raise ValueError(f"the algorithm of a TokenKey is one of {sorted(_ALGORITHMS)}, not {algorithm!r}")
+        self.algorithm: Final = algorithm
+        _ = self.prepared
+
+    @cached_property
+    def prepared(self) -> Any:
+        """The key as PyJWT has it."""
+        algorithm = _SIGNATURES.get_algorithm_by_name(self.algorithm)
+        try:
+            prepared: Any = algorithm.prepare_key(self._material)
+        except Exception as cause:  # whatever cryptography has against it
+            problem = f"it is no key of this algorithm ({type(cause).__name__})"
+            raise ValueError(f"a key can't be used for {self.algorithm}: {problem}") from None
+        is_secret = self.algorithm.startswith("HS")
+        least, found = (
+            (int(self.algorithm[2:]), len(self._material) * 8) if is_secret else (_RSA_BITS_MIN, _bits(prepared))
+        )
+        if found < least:
+            raise ValueError(f"a key can't be used for {self.algorithm}: it has {found} bits, and {least} are needed")
+        return prepared
+
+    def __eq__(self, other: object) -> bool:
+        return super().__eq__(other) and self.algorithm == getattr(other, "algorithm", None)
+
+    def __hash__(self) -> int:
+        return hash((self.algorithm, super().__hash__()))
+
+    def __repr__(self) -> str:
+        return f"TokenKey({self.algorithm!r}, ...)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TokenKey, (self.algorithm, self._material)
+
+
+def _bits(key: Any) -> int:
+    """Return the size of a key of RSA; of others, whose sizes their algorithms say, enough."""
+    public = key.public_key() if hasattr(key, "public_key") else key
+    is_rsa = hasattr(public, "public_numbers") and hasattr(public.public_numbers(), "e")
+    return int(public.key_size) if is_rsa else _RSA_BITS_MIN
+
+
+class _Verified(NamedTuple):
+    """What of a verified token is needed for each record that has it."""
+
+    claims: bytes
+    begins_ms: int
+    ends_ms: int
+
+
+class _VerifiedTokens:
+    """Tokens that were verified with one ring, the last so many. Shared by copies, never pickled, never shown."""
+
+    def __init__(self, size: int) -> None:
+        self._size: Final = size
+        self._ring: Keyring | None = None
+        self._tokens: dict[bytes, _Verified] = {}
+
+    def get(self, token: bytes, ring: Keyring) -> _Verified | None:
+        if ring is not self._ring:
+            if ring != self._ring:
+                self._tokens.clear()  # a key may have been taken away
+            self._ring = ring
+        return self._tokens.get(token)
+
+    def put(self, token: bytes, verified: _Verified) -> None:
+        if len(self._tokens) >= self._size:
+            del self._tokens[next(iter(self._tokens))]
+        self._tokens[token] = verified
+
+    def forget(self, token: bytes) -> None:
+        self._tokens.pop(token, None)
+
+    def __repr__(self) -> str:
+        return f"{len(self._tokens)} tokens"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _VerifiedTokens, (self._size,)
+
+
+_PROPERTIES: Final = ConfigDef(
+    Property("keys", ConfigType.CLASS, None, doc="module:function, which returns the Keyring"),
+    Property("algorithms", ConfigType.LIST, None),
+    Property("issuer", ConfigType.STRING, None),
+    Property("audience", ConfigType.LIST, None),
+    Property("leeway.ms", ConfigType.LONG, None),
+    Property("max.bytes", ConfigType.INT, None),
+    Property("required", ConfigType.BOOLEAN, None),
+    Property("keep", ConfigType.BOOLEAN, None),
+    Property("claims", ConfigType.LIST, None),
+    Property("header", ConfigType.STRING, None),
+    Property("token", ConfigType.CLASS, None, doc="module:function, which returns the token"),
+    Property("audit.topic", ConfigType.STRING, None),
+    Property("cache.size", ConfigType.INT, None),
+)
+
+
+class Authentication(KeyedInterceptor):
+    """Checks the token of each record that is ingested, and puts one of its own on those that are emitted.
+
+    What of the token's claims is asked for stands in the record's CLAIMS_HEADER from then on, also in state; the token
+    does not. Headers of that name that come from outside are removed, with or without a token; and those of records on
+    their way out, for they are nobody else's affair. A token that comes with many records is verified once; whether it
+    has expired is asked for each record, by the batch's clock: a batch that is retried refuses the same.
+
+    Args:
+        keys: TokenKeys by the key ids (`kid`) of tokens; for tokens without one, a ring of one key. None is for who
+            only emits: tokens of what is ingested are not checked then.
+        algorithms: those that tokens may be of; with keys there must be one. `none` is none.
+        issuer: who tokens have to be of; None is whoever has a key.
+        audience: those of whom tokens have to be for one; None takes tokens that are for nobody in particular only.
+        leeway_ms: how far clocks may differ, in milliseconds.
+        max_bytes: how large a token may be, in bytes.
+        required: whether a record without a token is refused; else it passes without claims.
+        keep: whether the token stays with the record, in state too: whoever reads it there can use it.
+        claims: names of those to keep; `sub`, who it is of, always is. 4096 bytes of JSON are allowed.
+        header: the name of the token's header.
+        token: what records that are emitted bring along, or a function that returns it, called for each: it keeps it.
+        audit_topic: where refused records go instead of the query's dead letters, with their tokens.
+        cache_size: how many verified tokens are remembered.
+    """
+
+    kind = "token"
+    not_after: ClassVar[Mapping[str, str]] = {
+        "signing": "a token has to be signed with its record, or it can be put on another one; and what comes in would "
+        "be given claims before it is verified"
+    }
+    not_before: ClassVar[Mapping[str, str]] = {
+        "authorization": "what is ingested passes the last interceptor first, and who a record is of has to be known "
+        "before a policy is asked"
+    }
+
+    def __init__(
+        self,
+        keys: KeyProvider | None = None,
+        *,
+        algorithms: Sequence[str] = (),
+        issuer: str | None = None,
+        audience: str | Sequence[str] | None = None,
+        leeway_ms: int = 0,
+        max_bytes: int = 8 << 10,
+        required: bool = True,
+        keep: bool = False,
+        claims: Sequence[str] = (),
+        header: str = TOKEN_HEADER,
+        token: str | Callable[[], str] | None = None,
+        audit_topic: str | None = None,
+        cache_size: int = 1000,
+    ) -> None:
+        """Raise ValueError for algorithms that there are not, and for neither keys nor a token; TypeError."""
+        if isinstance(algorithms, str) or isinstance(claims, str):
+            raise TypeError("algorithms and claims are lists of names, not one text")
+        if unknown := sorted(set(algorithms) - _ALGORITHMS):
+            raise ValueError(f"algorithms must be of {sorted(_ALGORITHMS)}, not {unknown}")
+        if keys is None and token is None:
+            raise ValueError("it needs keys to check tokens with, or a token to put on records")
+        if keys is not None and not algorithms:
+            raise ValueError("algorithms must say which ones tokens may be of, such as ['ES256']")
+        if leeway_ms < 0 or max_bytes < 1 or cache_size < 1:
+            raise ValueError("leeway_ms must be 0 or more, max_bytes and cache_size 1 or more")
+        if header == CLAIMS_HEADER:
+            raise ValueError(f"header {CLAIMS_HEADER!r} is for claims, and no token's")
+        self._keys = KeySource(Keyring({}) if keys is None else keys, "token")
+        self._checks: Final = keys is not None
+        self._algorithms: Final = tuple(algorithms)
+        self._issuer: Final = issuer
+        self._audience: Final = [audience] if isinstance(audience, str) else audience
+        self._leeway_ms: Final = leeway_ms
+        self._max_bytes: Final = max_bytes
+        self._required: Final = required
+        self._keep: Final = keep
+        self._claims: Final = frozenset((_SUBJECT, *claims))
+        self._header: Final = header
+        self._token: Final = token
+        self._audit_topic: Final = audit_topic
+        self._verified: Final = _VerifiedTokens(cache_size)
+        self.goes_by = (CLAIMS_HEADER, header)
+        self._context: InterceptorContext | None = None
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, str]) -> Self:
+        """Make one of `statestore.token.*`: the arguments, with dots for underscores. Raises ConfigException.
+
+        `keys` and `token` are module:function.
+        """
+        return made_of(cls, cls.kind, _PROPERTIES, config)
+
+    def init(self, context: InterceptorContext) -> None:
+        """Take the clock."""
+        super().init(context)
+        self._context = context
+
+    def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
+        """Check a record's token, and put its claims there. Raises TokenRefusedError and UnknownKeyIdError."""
+        headers = record.headers
+        found = headers.last_header(self._header)
+        claims = self._claims_of(None if found is None else found.value)
+        if CLAIMS_HEADER in headers:
+            headers.remove(CLAIMS_HEADER)
+        if self._checks and found is not None and not self._keep:
+            headers.remove(self._header)
+        if claims is not None:
+            headers.add(CLAIMS_HEADER, claims)
+        return (record,)
+
+    def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
+        """Check tokens, each that is there once."""
+        tokens = records.header(self._header).dictionary_encode()
+        indices = pc.fill_null(tokens.indices, len(tokens.dictionary))
+        each = [*tokens.dictionary.to_pylist(), *([None] if tokens.null_count else [])]
+        claims = pa.array([self._claims_of(token) for token in each], pa.binary()).take(indices)
+        made = records.without_header(CLAIMS_HEADER)
+        if self._checks and not self._keep:
+            made = made.without_header(self._header)
+        return with_header_where(made, claims.is_valid(), CLAIMS_HEADER, claims)
+
+    def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
+        """Take the claims off a record, and put the token on it, instead of another one."""
+        if CLAIMS_HEADER in record.headers:
+            record.headers.remove(CLAIMS_HEADER)
+        if self._token is not None:
+            record.headers.remove(self._header).add(self._header, self._own_token())
+        return (record,)
+
+    def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
+        """Take claims off, and put the token on."""
+        made = records.without_header(CLAIMS_HEADER)
+        if self._token is None:
+            return made
+        return made.without_header(self._header).with_header(self._header, self._own_token())
+
+    def _own_token(self) -> bytes:
+        token = self._token() if callable(self._token) else self._token
+        if not isinstance(token, str):
+            raise TypeError(f"what returns the token must return a str, not {type(token).__name__}")
+        return token.encode()
+
+    def _claims_of(self, token: bytes | None) -> bytes | None:
+        """Return the claims of a token that is good now; None if there is none, and need not be."""
+        if not self._checks:
+            return None
+        try:
+            if token is None:
+                if self._required:
+                    raise TokenRefusedError(reason=f"there is no header {self._header!r}")
+                return None
+            verified = self._verified.get(token, self._keys.ring)
+            if verified is None:
+                verified = self._verify(token)
+                self._verified.put(token, verified)
+            now_ms = system_time_ms(self._context)
+            if now_ms >= verified.ends_ms + self._leeway_ms:
+                self._verified.forget(token)
+                raise TokenRefusedError(reason=f"it has expired, {now_ms - verified.ends_ms} ms ago")
+            if now_ms < verified.begins_ms - self._leeway_ms:
+                raise TokenRefusedError(reason=f"it is not valid before {verified.begins_ms - now_ms} ms from now")
+        except RecordRefusedError as refused:
+            refused.audit_topic = self._audit_topic
+            raise
+        return verified.claims
+
+    def _verify(self, token: bytes) -> _Verified:
+        if len(token) > self._max_bytes:
+            raise TokenRefusedError(reason=f"it has {len(token)} bytes, and {self._max_bytes} are allowed")
+        key_id, key = self._key(token)
+        try:
+            claims = _TOKENS.decode(
+                token,
+                key.prepared,
+                algorithms=[key.algorithm],
+                options=_UNCHECKED,
+                audience=self._audience,
+                issuer=self._issuer,
+            )
+        except jwt.PyJWTError as error:
+            _refuse(error, key_id)
+        times = [_time_ms(claims, name) for name in ("nbf", "iat")]
+        ends_ms = _time_ms(claims, "exp")
+        assert ends_ms is not None  # it is required
+        return _Verified(self._kept(claims), max(time_ms or 0 for time_ms in times), ends_ms)
+
+    def _key(self, token: bytes) -> tuple[str, TokenKey]:
+        """Return the key that a token says it is signed with, if that is one of its algorithm."""
+        try:
+            header = _SIGNATURES.get_unverified_header(token)
+        except jwt.PyJWTError as error:
+            _refuse(error, "")
+        algorithm, key_id = header.get("alg"), header.get("kid")
+        if algorithm not in self._algorithms:
+            raise TokenRefusedError(reason=f"its algorithm {str(algorithm)[:20]!r} is not one of {self._algorithms}")
+        if key_id is None and len(self._keys.ring) == 1:
+            (key_id,) = self._keys.ring
+        if not is_key_id(key_id):
+            raise TokenRefusedError(reason="it names no key, or one that can't be")
+        key = self._keys.key(key_id, TokenKey)
+        if key.algorithm != algorithm:
+            raise TokenRefusedError(reason=f"its algorithm {algorithm!r} is not that of key {key_id!r}")
+        return key_id, key
+
+    def _kept(self, claims: Mapping[str, Any]) -> bytes:
+        kept = {name: value for name, value in claims.items() if name in self._claims}
+        data = json.dumps(kept, separators=(",", ":"), sort_keys=True).encode()
+        if len(data) > _CLAIMS_BYTES_MAX:
+            raise TokenRefusedError(reason=f"its claims take {len(data)} bytes, and {_CLAIMS_BYTES_MAX} are allowed")
+        return data
+
+    def __repr__(self) -> str:
+        return f"Authentication({self._keys!r}, algorithms={list(self._algorithms)})"
+
+
+def claims_of(headers: Headers) -> Mapping[str, Any]:
+    """Return what the token of a record said, of what Authentication was asked to keep; nothing if it had none.
+
+    Of a record in whose way no Authentication stood, this is what anybody wrote. Raises TokenRefusedError for claims
+    that can't be read.
+    """
+    header = headers.last_header(CLAIMS_HEADER)
+    return _read_claims(None if header is None else header.value)
+
+
+_NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@lru_cache(maxsize=1000)
+def _read_claims(data: bytes | None) -> Mapping[str, Any]:
+    if data is None:
+        return _NO_CLAIMS
+    problem = "its claims can't be read"
+    if len(data) > _CLAIMS_BYTES_MAX:
+        raise TokenRefusedError(reason=problem)
+    try:
+        claims = json.loads(data)
+    except (ValueError, RecursionError):
+        raise TokenRefusedError(reason=problem) from None
+    if not isinstance(claims, dict):
+        raise TokenRefusedError(reason=problem)
+    return MappingProxyType(claims)
+
+
+@dataclass(frozen=True)
+class AccessRequest:
+    """What a policy is asked: may whoever these claims are of do this?"""
+
+    claims: Mapping[str, Any]
+    """What Authentication kept of the token; empty without one. Not to be changed."""
+    action: str
+    topic: str
+    """The topic that the record came from."""
+    key: bytes | None
+    headers: Headers
+    """The record's, without its token. Not to be changed."""
+
+    @property
+    def principal(self) -> str | None:
+        """Who the token is of, its claim `sub`; None for nobody."""
+        found = self.claims.get(_SUBJECT)
+        return found if isinstance(found, str) else None
+
+
+@dataclass(frozen=True)
+class AccessDecision:
+    """What a policy says, and why: the reason stands in the dead letter."""
+
+    allowed: bool
+    reason: str = ""
+
+
+Policy: TypeAlias = Callable[[AccessRequest], "bool | AccessDecision"]
+"""A function of a request that says whether it is allowed. It travels to the executors.
+
+Which headers it looks at may stand in its attribute `goes_by`: signing behind it has to sign them then.
+"""
+
+_POLICY_PROPERTIES: Final = ConfigDef(
+    Property("policy", ConfigType.CLASS, doc="module:function"),
+    Property("audit.topic", ConfigType.STRING, None),
+    Property("action", ConfigType.STRING, None),
+    Property("authenticated", ConfigType.BOOLEAN, None),
+)
+_REASON_MAX: Final = 500
+
+
+class Authorization(Interceptor):
+    """Asks a policy about each record that is ingested, and refuses those that it does not allow.
+
+    Whatever else than True, or a decision that allows, is a denial; so is whatever the policy raises, whose class
+    is in the reason. What a RecordRefusedError of its own says is left as it is.
+
+    Args:
+        policy: a function of an AccessRequest.
+        authenticated: whether it is asked about claims, which something of kind "token" behind it has to have checked:
+            without, anybody could have written them. False is for policies that look at other headers and topics only.
+        audit_topic: where refused records go instead of the query's dead letters, as they came.
+        action: what records do, for the policy.
+    """
+
+    kind = "authorization"
+    needs: ClassVar[Mapping[str, str]] = {
+        "token": "claims that nobody has checked are those that anybody has written. If the policy does not look at "
+        "them, say authenticated=False"
+    }
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        authenticated: bool = True,
+        audit_topic: str | None = None,
+        action: str = "write",
+    ) -> None:
+        """Raise TypeError for a policy that can't be called."""
+        if not callable(policy):
+            raise TypeError(f"policy must be a function of an AccessRequest, not {type(policy).__name__}")
+        if not authenticated:
+            self.needs = {}  # type: ignore[misc]
+        self._policy: Final = policy
+        self.goes_by = ("*", *getattr(policy, "goes_by", ()))
+        self._authenticated: Final = authenticated
+        self._audit_topic: Final = audit_topic
+        self._action: Final = action
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, str]) -> Self:
+        """Make one of `statestore.authorization.*`: the arguments, with dots for underscores. Raises ConfigException.
+
+        `policy` is module:function.
+        """
+        return made_of(cls, cls.kind, _POLICY_PROPERTIES, config)
+
+    def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
+        """Ask about a record. Raises AccessDeniedError."""
+        self._check(claims_of(record.headers), record.topic, record.key, record.headers)
+        return (record,)
+
+    def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
+        """Ask about each record."""
+        columns = (records.header(CLAIMS_HEADER), records.topic, records.key, records.headers)
+        for claims, topic, key, headers in zip(*map(row_objects, columns), strict=True):
+            self._check(_read_claims(claims), topic, key, Headers.from_bytes(headers))
+        return records
+
+    def _check(self, claims: Mapping[str, Any], topic: str, key: bytes | None, headers: Headers) -> None:
+        request = AccessRequest(claims if self._authenticated else _NO_CLAIMS, self._action, topic, key, headers)
+        try:
+            decision = self._policy(request)
+        except RecordRefusedError:
+            raise
+        except Exception as cause:
+            raise self._denied(request, f"the policy failed: {type(cause).__name__}") from cause
+        if isinstance(decision, AccessDecision):
+            if decision.allowed is not True:
+                raise self._denied(request, decision.reason or "the policy denies it")
+        elif decision is not True:
+            why = "denies it" if decision is False else f"answered with {type(decision).__name__}, not with a bool"
+            raise self._denied(request, f"the policy {why}")
+
+    def _denied(self, request: AccessRequest, reason: str) -> AccessDeniedError:
+        principal = None if request.principal is None else request.principal[:_REASON_MAX]
+        return AccessDeniedError(
+            principal=principal,
+            action=request.action,
+            topic=request.topic,
+            reason=reason[:_REASON_MAX],
+            audit_topic=self._audit_topic,
+        )
+
+
+def _time_ms(claims: Mapping[str, Any], name: str) -> int | None:
+    seconds = claims.get(name)
+    if seconds is None:
+        return None
+    if type(seconds) not in (int, float) or not math.isfinite(seconds) or not 0 <= seconds <= _TIME_MAX:
+        raise TokenRefusedError(reason=f"its claim {name!r} is no time")
+    return int(seconds * 1000)
+
+
+def _refuse(error: jwt.PyJWTError, key_id: str) -> NoReturn:
+    """Raise the refusal that an error of PyJWT's is, without what it says of the token."""
+    match error:
+        case jwt.InvalidSignatureError():
+            reason = f"it is not signed with key {key_id!r}, or was changed"
+        case jwt.MissingRequiredClaimError(claim=claim):
+            reason = f"its claim {claim!r} is missing"
+        case jwt.InvalidAudienceError():
+            reason = "it is for another audience"
+        case jwt.InvalidIssuerError():
+            reason = "it is of another issuer"
+        case _:
+            reason = f"malformed ({type(error).__name__})"
+    raise TokenRefusedError(reason=reason) from None

@@ -1,0 +1,143 @@
+"""Policies in Cedar, a language for them, for `Authorization`: who may write what stands in a text, and not in code.
+
+A request is Cedar's: the principal is `User::` and the token's claim `sub`, the action `Action::"write"`, the resource
+`Topic::` and the topic's name; `context.claims` has the claims that Authentication kept, and `context.headers` those
+headers that were asked for, as text. Source: cedarpy, which is Cedar's own engine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from statestore.headers.record_headers import Headers
+from statestore.middleware.extras import extra
+from statestore.middleware.security.auth import AccessDecision, AccessRequest
+
+with extra("cedar"):
+    import cedarpy
+
+__all__ = ["CedarPolicy"]
+
+_LONG: Final = range(-(2**63), 2**63)
+_POLICY_OF_ERROR: Final = re.compile(r"policy `([^`]{1,80})`")
+_HEADER_BYTES_MAX: Final = 1 << 10
+
+
+class CedarPolicy:
+    """A policy for Authorization that asks Cedar.
+
+    It denies records without a principal, whatever is not permitted, and whatever a policy fails to be evaluated for:
+    Cedar itself would pass over such a policy, a `forbid` too. Equal requests are asked once, the last so many.
+
+    Args:
+        policies: the text of all policies. Their annotation `@id` names them in reasons.
+        entities: what else there is, such as the groups of users, as a list or as JSON.
+        headers: names of those that policies look at, in `context.headers`, as text: records with others are denied.
+        principal_type: the type of the entities that principals are.
+        action_type: likewise, of actions.
+        resource_type: likewise, of resources.
+        cache_size: how many decisions are remembered.
+    """
+
+    def __init__(
+        self,
+        policies: str,
+        *,
+        entities: str | Sequence[Mapping[str, Any]] = (),
+        headers: Sequence[str] = (),
+        principal_type: str = "User",
+        action_type: str = "Action",
+        resource_type: str = "Topic",
+        cache_size: int = 1000,
+    ) -> None:
+        """Raise ValueError for policies that can't be parsed, TypeError for one text instead of names."""
+        if isinstance(headers, str):
+            raise TypeError("headers are names in a list, not one text")
+        self._given: Final[dict[str, Any]] = dict(
+            policies=policies,
+            entities=entities if isinstance(entities, str) else list(entities),
+            headers=tuple(headers),
+            principal_type=principal_type,
+            action_type=action_type,
+            resource_type=resource_type,
+            cache_size=cache_size,
+        )
+        self.goes_by: Final = tuple(headers)
+        """The headers that policies look at."""
+        self._policies: Final = cedarpy.PolicySet.from_str(policies)
+        self._decisions: Final[OrderedDict[Any, AccessDecision]] = OrderedDict()
+
+    def __call__(self, request: AccessRequest) -> AccessDecision:
+        """Return Cedar's decision, with the policies that decided."""
+        principal = request.principal
+        if principal is None:
+            return AccessDecision(False, "nobody's record: its token says nobody, or there is none")
+        given = self._given
+        headers = {name: _text(request.headers, name) for name in given["headers"] if name in request.headers}
+        if unreadable := sorted(name for name, text in headers.items() if text is None):
+            return AccessDecision(False, f"header {unreadable[0]!r} is no text, or too long to be looked at")
+        context = {"claims": _record(request.claims), "headers": headers}
+        asked = {
+            "principal": {"type": given["principal_type"], "id": principal},
+            "action": {"type": given["action_type"], "id": request.action},
+            "resource": {"type": given["resource_type"], "id": request.topic},
+            "context": context,
+        }
+        name = repr(asked)
+        decision = self._decisions.get(name)
+        if decision is None:
+            decision = self._ask(asked)
+            self._decisions[name] = decision
+            if len(self._decisions) > given["cache_size"]:
+                self._decisions.popitem(last=False)
+        return decision
+
+    def _ask(self, asked: dict[str, Any]) -> AccessDecision:
+        answer = cedarpy.is_authorized(asked, self._policies, self._given["entities"])
+        diagnostics = answer.diagnostics
+        if diagnostics.errors:
+            failed = sorted({name for error in diagnostics.errors for name in _POLICY_OF_ERROR.findall(error)})
+            return AccessDecision(False, f"policies could not be evaluated: {', '.join(failed) or 'the request'}")
+        ids = diagnostics.id_annotations_by_reason
+        named = ", ".join(sorted(ids.get(reason) or reason for reason in diagnostics.reasons))
+        if answer.allowed:
+            return AccessDecision(True, named)
+        return AccessDecision(False, f"forbidden by {named}" if named else "no policy permits it")
+
+    def __repr__(self) -> str:
+        return f"CedarPolicy({len(self._given['policies'])} characters)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (self._given,)
+
+
+def _made(given: dict[str, Any]) -> CedarPolicy:
+    return CedarPolicy(**given)
+
+
+def _record(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of JSON Cedar has: no null, no fractions, and no names that Cedar's JSON has for entities."""
+    kept = {name: _value(value) for name, value in values.items() if not name.startswith("__")}
+    return {name: value for name, value in kept.items() if value is not None}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, bool | str) or (isinstance(value, int) and value in _LONG):
+        return value
+    if isinstance(value, list):
+        return [kept for kept in map(_value, value) if kept is not None]
+    return _record(value) if isinstance(value, Mapping) else None
+
+
+def _text(headers: Headers, name: str) -> str | None:
+    """Return the last header of a name as text; None if that is none, or longer than 1024 bytes."""
+    header = headers.last_header(name)
+    if header is None or header.value is None or len(header.value) > _HEADER_BYTES_MAX:
+        return None
+    try:
+        return header.value.decode()
+    except UnicodeDecodeError:
+        return None

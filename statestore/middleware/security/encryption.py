@@ -1,0 +1,282 @@
+"""Encryption with AES-GCM: of values between topics, of what stores keep, and of single headers.
+
+`Encryption` encrypts values on their way to topics, and decrypts those that come. `encrypted_serde` makes of any serde
+one that stores ciphertext, so that local copies, deltas, snapshots and changelogs hold no other. `HeaderEncryption`
+encrypts headers, which may stay encrypted in state until `open_header`. `ciphertext` has the layout, to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+
+import pyarrow as pa
+
+from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.errors import CiphertextRefusedError, RecordRefusedError
+from statestore.format.binary_columns import row_objects
+from statestore.format.header_bytes import encode_headers, parse_headers
+from statestore.format.serde import Serde
+from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord
+from statestore.middleware.marked_columns import with_header_where
+from statestore.middleware.properties import made_of
+from statestore.middleware.security.ciphertext import is_sealed, seal, topic_is_bound, unseal
+from statestore.middleware.security.key_source import KeyedInterceptor, KeySource
+from statestore.middleware.security.keys import KeyProvider
+from statestore.middleware.security.serde_cipher import SerdeCipher
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["ENCRYPTION_HEADER", "Encryption", "HeaderEncryption", "encrypted_serde", "open_header"]
+
+_T = TypeVar("_T")
+
+ENCRYPTION_HEADER: Final = "statestore-encryption"
+"""The header that says how a record's value is encrypted: `aes-gcm`."""
+
+_AES_GCM: Final = b"aes-gcm"
+_KEYS: Final = Property("keys", ConfigType.CLASS, doc="module:function, which returns the Keyring")
+_ENCRYPT: Final = Property("encrypt", ConfigType.BOOLEAN, None)
+_REQUIRED: Final = Property("required", ConfigType.BOOLEAN, None)
+_PROPERTIES: Final = ConfigDef(
+    _KEYS,
+    _ENCRYPT,
+    Property("decrypt", ConfigType.BOOLEAN, None),
+    _REQUIRED,
+    Property("bind.topic", ConfigType.BOOLEAN, None),
+)
+_HEADER_PROPERTIES: Final = ConfigDef(
+    _KEYS, _ENCRYPT, _REQUIRED, Property("names", ConfigType.LIST), Property("open", ConfigType.BOOLEAN, None)
+)
+
+
+class _Encrypting(KeyedInterceptor):
+    """What has a source of keys, encrypts on one side, and opens on the other."""
+
+    _options: ClassVar[ConfigDef]
+
+    def __init__(self, keys: KeyProvider, *, encrypt: bool, opens: bool, required: bool) -> None:
+        self._keys = KeySource(keys, self.kind)
+        self._encrypt: Final = encrypt
+        self._opens: Final = opens
+        self._required: Final = required
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, str]) -> Self:
+        """Make one of `statestore.<its kind>.*`: the arguments, with dots for underscores; `keys` is module:function.
+
+        Raises ConfigException.
+        """
+        return made_of(cls, cls.kind, cls._options, config)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._keys!r})"
+
+
+class Encryption(_Encrypting):
+    """Encrypts the values of records that are emitted, and decrypts those that are ingested.
+
+    A ciphertext is bound to its record's key: it can't be moved to another one. Values that are null stay null, and say
+    that there is none; keys and headers stay readable.
+
+    Args:
+        keys: those to decrypt with; the active one encrypts.
+        encrypt: whether what is emitted is encrypted; who only decrypts needs no active key.
+        decrypt: whether what is ingested is decrypted; else it passes as it is.
+        bind_topic: whether it is bound to the topic, too. A record can't be mirrored to another one then.
+        required: whether a value that is not encrypted is refused; else it passes unless the record says that it is.
+    """
+
+    kind = "encryption"
+    marks = (ENCRYPTION_HEADER,)
+    _options = _PROPERTIES
+    not_after: ClassVar[Mapping[str, str]] = {
+        "claim-check": "what was checked in would lie there unencrypted: encryption has to come first"
+    }
+
+    def __init__(
+        self,
+        keys: KeyProvider,
+        *,
+        encrypt: bool = True,
+        decrypt: bool = True,
+        bind_topic: bool = False,
+        required: bool = True,
+    ) -> None:
+        super().__init__(keys, encrypt=encrypt, opens=decrypt, required=required)
+        self._bind_topic: Final = bind_topic
+        if not decrypt:
+            self.changes = (ENCRYPTION_HEADER,)
+
+    def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
+        """Encrypt a record's value. Raises KeyUnusableError."""
+        if not self._encrypt:
+            return (record,)
+        record.headers.remove(ENCRYPTION_HEADER)
+        if record.value is None:
+            return (record,)
+        made = record.copy(value=self._encrypted(record.topic, record.key, record.value))
+        made.headers.add(ENCRYPTION_HEADER, _AES_GCM)
+        return (made,)
+
+    def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
+        """Encrypt values."""
+        if not self._encrypt:
+            return records
+        values = [None if row[2] is None else self._encrypted(*row) for row in _rows(records)]
+        made = records.without_header(ENCRYPTION_HEADER).with_columns(value=pa.array(values, pa.binary()))
+        return with_header_where(made, records.value.is_valid(), ENCRYPTION_HEADER, _AES_GCM)
+
+    def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
+        """Decrypt a record's value. Raises CiphertextRefusedError and UnknownKeyIdError."""
+        if not self._opens:
+            return (record,)
+        mark = record.headers.last_header(ENCRYPTION_HEADER)
+        if mark is not None:
+            record.headers.remove(ENCRYPTION_HEADER)
+        value = self._decrypted(record.topic, record.key, record.value, mark is not None)
+        return (record if value is record.value else record.copy(value=value),)
+
+    def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
+        """Decrypt values."""
+        if not self._opens:
+            return records
+        marks = records.header(ENCRYPTION_HEADER).is_valid().to_pylist()
+        values = [self._decrypted(*row, mark) for row, mark in zip(_rows(records), marks, strict=True)]
+        return records.without_header(ENCRYPTION_HEADER).with_columns(value=pa.array(values, pa.binary()))
+
+    def _encrypted(self, topic: str, key: bytes | None, value: bytes) -> bytes:
+        fields = _fields_of_value(key, topic if self._bind_topic else None)
+        return seal(self._keys, value, fields, topic_is_bound=self._bind_topic)
+
+    def _decrypted(self, topic: str, key: bytes | None, value: bytes | None, is_marked: bool) -> bytes | None:
+        if value is None or not (is_marked or self._required):
+            return value
+        is_bound = topic_is_bound(value)
+        if self._bind_topic and is_sealed(value) and not is_bound:
+            raise CiphertextRefusedError(what="the value", reason="it is not bound to its topic")
+        return unseal(self._keys, value, _fields_of_value(key, topic if is_bound else None), "the value")
+
+
+class HeaderEncryption(_Encrypting):
+    """Encrypts single headers of records that are emitted, and decrypts those of what is ingested, or leaves them so.
+
+    Left encrypted, they are so in state and wherever records go from there, and `open_header` opens one. A header that
+    its keys can open already is not encrypted again. A ciphertext is bound to the header's name, and to nothing else of
+    its record: sign the header if it must not be moved to another one. Headers that are null stay null.
+
+    Args:
+        names: those of the headers. Other headers pass as they are.
+        keys: those to decrypt with; the active one encrypts.
+        encrypt: whether they are encrypted when they are emitted; who only decrypts needs no active key.
+        open: whether they are decrypted when they are ingested.
+        required: whether a header that is to be decrypted and is not encrypted is refused; else it passes.
+    """
+
+    kind = "header-encryption"
+    _options = _HEADER_PROPERTIES
+
+    def __init__(
+        self, names: Sequence[str], keys: KeyProvider, *, encrypt: bool = True, open: bool = True, required: bool = True
+    ) -> None:
+        """Raise ValueError if there are no names, TypeError for one text instead of a list."""
+        if isinstance(names, str):
+            raise TypeError("names must be a list of header names, not one text")
+        if not names:
+            raise ValueError("there must be a header to encrypt")
+        super().__init__(keys, encrypt=encrypt, opens=open, required=required)
+        self._names: Final = frozenset(names)
+        if open and required:
+            self.goes_by = self._names
+        if not open:
+            self.changes = self._names
+
+    def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
+        """Encrypt a record's headers. Raises KeyUnusableError."""
+        return (self._changed(record, self._sealed) if self._encrypt else record,)
+
+    def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
+        """Encrypt headers."""
+        return self._changed_columns(records, self._sealed) if self._encrypt else records
+
+    def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
+        """Decrypt a record's headers, unless they stay encrypted. Raises CiphertextRefusedError, UnknownKeyIdError."""
+        return (self._changed(record, self._opened) if self._opens else record,)
+
+    def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
+        """Decrypt headers."""
+        return self._changed_columns(records, self._opened) if self._opens else records
+
+    def _sealed(self, name: str, value: bytes) -> bytes:
+        if is_sealed(value):
+            try:
+                unseal(self._keys, value, _fields_of_header(name), name)
+            except RecordRefusedError:
+                pass  # it only looks like a ciphertext, or nobody here can open it: hide it, whatever it is
+            else:
+                return value
+        return seal(self._keys, value, _fields_of_header(name))
+
+    def _opened(self, name: str, value: bytes) -> bytes:
+        if not (self._required or is_sealed(value)):
+            return value
+        return unseal(self._keys, value, _fields_of_header(name), f"header {name!r}")
+
+    def _changed(self, record: Any, change: Callable[[str, bytes], bytes]) -> Any:
+        if not any(header.key in self._names for header in record.headers):
+            return record
+        return record.copy(headers=self._pairs(record.headers, change))
+
+    def _changed_columns(self, records: RecordColumns, change: Callable[[str, bytes], bytes]) -> RecordColumns:
+        texts = [name.encode() for name in self._names]
+        rows = records.headers.to_pylist()
+        for row, data in enumerate(rows):
+            if any(text in data for text in texts):
+                rows[row] = encode_headers(self._pairs(parse_headers(data), change))
+        return records.with_columns(headers=pa.array(rows, pa.binary()))
+
+    def _pairs(
+        self, pairs: Iterable[tuple[str, bytes | None]], change: Callable[[str, bytes], bytes]
+    ) -> list[tuple[str, bytes | None]]:
+        return [
+            (name, change(name, value) if value is not None and name in self._names else value) for name, value in pairs
+        ]
+
+
+def open_header(headers: Headers, name: str, keys: KeyProvider) -> bytes | None:
+    """Return what was encrypted of the last header of a name; None if there is none, or it is null.
+
+    Raises CiphertextRefusedError if it is not encrypted or was changed, UnknownKeyIdError for a key that is not there.
+    """
+    header = headers.last_header(name)
+    if header is None or header.value is None:
+        return None
+    return unseal(KeySource(keys, HeaderEncryption.kind), header.value, _fields_of_header(name), f"header {name!r}")
+
+
+def encrypted_serde(serde: Serde[_T], keys: KeyProvider, *, context: str = "") -> Serde[_T]:
+    """Return a serde that encrypts what another one writes: for the values of a store, of a source or of a sink.
+
+    Not for keys: the same key is never encrypted alike, so it would not be found. `context` binds what is written to
+    where it belongs, as the store's name: bytes of another context are refused. What was written by an old key is read
+    as long as the ring has that key. Provided keys are got once, where the serde is first used.
+
+    Reading raises DeserializationError for bytes that are not encrypted, were changed, or are of a key that is not
+    there. No error of it shows a value, also where one of `serde` does.
+    """
+    return SerdeCipher(serde.name, KeySource(keys, "encrypted serde"), context).serde(serde)
+
+
+def _fields_of_value(key: bytes | None, topic: str | None) -> tuple[bytes | None, ...]:
+    return b"value", key, None if topic is None else topic.encode()
+
+
+def _fields_of_header(name: str) -> tuple[bytes, bytes]:
+    return b"header", name.encode()
+
+
+def _rows(records: RecordColumns) -> Iterable[tuple[str, Any, Any]]:
+    return zip(*map(row_objects, (records.topic, records.key, records.value)), strict=True)

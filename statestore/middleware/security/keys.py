@@ -1,0 +1,255 @@
+"""Keys by their ids, so that they can be changed while there are still records of the old ones.
+
+A ring has the active key, with which what is new is signed or encrypted, and those that are still accepted. Its repr,
+like that of keys, shows ids and never a key. Where a ring travels with a query to the executors, so do the keys: a
+function that returns a ring can be given instead, and is called where the keys are needed.
+"""
+
+from __future__ import annotations
+
+import hmac
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, ClassVar, Final, TypeAlias
+
+from statestore.middleware.extras import extra
+from statestore.middleware.security.key_ids import KEY_ID_BYTES_MAX, is_key_id
+
+with extra("signing"):  # or "encryption": both bring it
+    from cryptography.exceptions import InvalidSignature, InvalidTag
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+__all__ = [
+    "SECRET_BYTES_MIN",
+    "AesKey",
+    "Ed25519PrivateKey",
+    "Ed25519PublicKey",
+    "HmacKey",
+    "Key",
+    "KeyProvider",
+    "Keyring",
+    "SignatureKey",
+]
+
+SECRET_BYTES_MIN: Final = 32
+"""How long the secret of an HmacKey must be: as long as a SHA-256, as RFC 2104 has it."""
+
+_SECRET_BYTES_MAX: Final = 1024
+_KEYS_MAX: Final = 1000
+
+
+class Key:
+    """A key, whose bytes are shown nowhere. Keys of the same bytes and class are equal."""
+
+    def __init__(self, material: bytes) -> None:
+        """Take the bytes of the key. Raises TypeError and ValueError for what is no such key."""
+        if not isinstance(material, bytes):
+            raise TypeError(f"{type(self).__name__} is made of bytes, not of {type(material).__name__}")
+        self._material: Final = material
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and hmac.compare_digest(self._material, other._material)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._material))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(...)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._material,)
+
+
+class SignatureKey(Key, ABC):
+    """A key that verifies signatures, and makes them unless it is a public one."""
+
+    algorithm: ClassVar[int]
+    """What stands for the algorithm in a signature. Never renumber."""
+    signs: ClassVar[bool] = True
+
+    @abstractmethod
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of a message. Raises TypeError for a public key."""
+
+    @abstractmethod
+    def verifies(self, message: bytes, signature: bytes) -> bool:
+        """Return whether this is the signature of a message."""
+
+
+class HmacKey(SignatureKey):
+    """A secret of both sides, for HMAC-SHA256 (RFC 2104): at least 32 bytes, and at most 1024."""
+
+    algorithm = 1
+
+    def __init__(self, secret: bytes) -> None:
+        """Take the secret, which has to be random bytes, and no password."""
+        super().__init__(secret)
+        if not SECRET_BYTES_MIN <= len(secret) <= _SECRET_BYTES_MAX:
+            raise ValueError(
+                f"the secret of an HmacKey has {SECRET_BYTES_MIN} to {_SECRET_BYTES_MAX} bytes, not {len(secret)}"
+            )
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the HMAC-SHA256 of a message, 32 bytes."""
+        return hmac.digest(self._material, message, "sha256")
+
+    def verifies(self, message: bytes, signature: bytes) -> bool:
+        """Return whether this is the message's; takes as long for any wrong one."""
+        return hmac.compare_digest(self.sign(message), signature)
+
+
+class Ed25519PublicKey(SignatureKey):
+    """A public key of Ed25519 (RFC 8032), as 32 bytes or in PEM: verifies, and can't sign."""
+
+    algorithm = 2
+    signs = False
+
+    def __init__(self, key: bytes) -> None:
+        """Take the key. Raises ValueError for what is none."""
+        super().__init__(_raw_key(key, private=False))
+        _ = self._verifier
+
+    @cached_property
+    def _verifier(self) -> ed25519.Ed25519PublicKey:
+        return ed25519.Ed25519PublicKey.from_public_bytes(self._material)
+
+    def sign(self, message: bytes) -> bytes:
+        """Raise TypeError: only who has the private key can."""
+        raise TypeError("a public key can't sign")
+
+    def verifies(self, message: bytes, signature: bytes) -> bool:
+        """Return whether this is a signature of the message."""
+        return _is_signature(self._verifier, message, signature)
+
+
+class Ed25519PrivateKey(SignatureKey):
+    """A private key of Ed25519 (RFC 8032), as 32 bytes or in PEM without a password: signs and verifies."""
+
+    algorithm = 2
+
+    def __init__(self, key: bytes) -> None:
+        """Take the key. Raises ValueError for what is none."""
+        super().__init__(_raw_key(key, private=True))
+        _ = self._signer
+
+    @cached_property
+    def _signer(self) -> ed25519.Ed25519PrivateKey:
+        return ed25519.Ed25519PrivateKey.from_private_bytes(self._material)
+
+    @cached_property
+    def _verifier(self) -> ed25519.Ed25519PublicKey:
+        return self._signer.public_key()
+
+    @property
+    def public_key(self) -> Ed25519PublicKey:
+        """The key that verifies what this one signs, for others."""
+        return Ed25519PublicKey(self._verifier.public_bytes_raw())
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of a message, 64 bytes; always the same one."""
+        return self._signer.sign(message)
+
+    def verifies(self, message: bytes, signature: bytes) -> bool:
+        """Return whether this is a signature of the message."""
+        return _is_signature(self._verifier, message, signature)
+
+
+class AesKey(Key):
+    """A key for AES in Galois/Counter Mode: 16, 24 or 32 random bytes."""
+
+    def __init__(self, key: bytes) -> None:
+        """Take the key. Raises ValueError for another length."""
+        super().__init__(key)
+        if len(key) not in (16, 24, 32):
+            raise ValueError(f"an AesKey has 16, 24 or 32 bytes, not {len(key)}")
+
+    @cached_property
+    def _cipher(self) -> AESGCM:
+        return AESGCM(self._material)
+
+    def encrypt(self, nonce: bytes, data: bytes, bound: bytes) -> bytes:
+        """Return the ciphertext with its tag, 16 bytes more; `bound` has to be the same to decrypt it."""
+        return self._cipher.encrypt(nonce, data, bound)
+
+    def decrypt(self, nonce: bytes, ciphertext: bytes, bound: bytes) -> bytes | None:
+        """Return what was encrypted; None if it was with another key, or anything of it was changed."""
+        try:
+            return self._cipher.decrypt(nonce, ciphertext, bound)
+        except InvalidTag:
+            return None
+
+
+class Keyring(Mapping[str, Key]):
+    """Keys by their ids. Rings of the same keys, the same one active, are equal."""
+
+    def __init__(self, keys: Mapping[str, Key], active: str | None = None) -> None:
+        """Take keys by their ids, which are no secrets; `active` is the one for what is new, None is none.
+
+        Rotation: add a key everywhere, then make it active, and remove the old one when there is nothing left of it.
+        Raises TypeError for what is no Key, ValueError for ids that are empty, not printable or longer than
+        64 bytes, for an active one that is not there, and for more than 1000 keys.
+        """
+        if len(keys) > _KEYS_MAX:
+            raise ValueError(f"a keyring has at most {_KEYS_MAX} keys, not {len(keys)}")
+        for key_id, key in keys.items():
+            if not is_key_id(key_id):
+                raise ValueError(
+                    f"a key id is 1 to {KEY_ID_BYTES_MAX} bytes of printable text, not {str(key_id)[:80]!r}"
+                )
+            if not isinstance(key, Key):
+                raise TypeError(f"key {key_id!r} of a keyring is no Key, but {type(key).__name__}")
+        if active is not None and active not in keys:
+            raise ValueError(f"the active key {active!r} is not in the keyring, which has {sorted(keys)}")
+        self._keys: Final = dict(keys)
+        self.active: Final = active
+
+    def __getitem__(self, key_id: str) -> Key:
+        return self._keys[key_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Keyring) and (self._keys, self.active) == (other._keys, other.active)
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self._keys), self.active))
+
+    def __repr__(self) -> str:
+        return f"Keyring({self._keys!r}, active={self.active!r})"
+
+
+KeyProvider: TypeAlias = "Keyring | Callable[[], Keyring]"
+"""A keyring, or a function that returns one, called on the executors: for every shard and micro-batch that needs a key,
+so rings that are slow to get are for the function to keep."""
+
+
+def _is_signature(key: ed25519.Ed25519PublicKey, message: bytes, signature: bytes) -> bool:
+    try:
+        key.verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _raw_key(key: bytes, *, private: bool) -> bytes:
+    """Return the 32 bytes of an Ed25519 key, which may be in PEM. Raises ValueError, without anything of it."""
+    if not isinstance(key, bytes) or len(key) == 32:
+        return key
+    what = "private" if private else "public"
+    try:
+        found = serialization.load_pem_private_key(key, None) if private else serialization.load_pem_public_key(key)
+    except Exception as cause:
+        problem = f"a {what} key of Ed25519 is 32 bytes, or PEM without a password: {type(cause).__name__}"
+        raise ValueError(problem) from None
+    if private and isinstance(found, ed25519.Ed25519PrivateKey):
+        return found.private_bytes_raw()
+    if not private and isinstance(found, ed25519.Ed25519PublicKey):
+        return found.public_bytes_raw()
+    raise ValueError(f"the PEM is no {what} key of Ed25519, but {type(found).__name__}")

@@ -1,0 +1,330 @@
+"""Signatures of records: who writes to a topic signs, and who reads it refuses what was changed or forged.
+
+`Signing` does both, HMAC-SHA256 or Ed25519, by the kind of its keys. `signature_frame` has what is signed, to the byte.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.errors import FormatError, KeyUnusableError, SignatureRefusedError
+from statestore.format.binary_columns import row_objects
+from statestore.format.header_bytes import parse_headers
+from statestore.headers.record_columns import RecordColumns
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
+from statestore.middleware.clock import system_time_ms
+from statestore.middleware.lineage.changing_headers import CHANGING_HEADERS
+from statestore.middleware.properties import made_of
+from statestore.middleware.security.key_source import KeyedInterceptor, KeySource
+from statestore.middleware.security.keys import KeyProvider, SignatureKey
+from statestore.middleware.security.seen_signatures import SeenSignatures, seen_store
+from statestore.middleware.security.signature_frame import NAMES_MAX, Pairs, SignatureHead, read_frame, signed_bytes
+from statestore.stores.part_store import PartStore
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["CHANGING_HEADERS", "SIGNATURE_HEADER", "Signing"]
+
+SIGNATURE_HEADER: Final = "statestore-signature"
+"""The header that has a record's signature, as bytes."""
+
+_FRAME_BYTES_MAX: Final = 16 << 10
+_CLOCKS: Final = ("system", "record")
+
+_PROPERTIES: Final = ConfigDef(
+    Property("keys", ConfigType.CLASS, doc="module:function, which returns the Keyring"),
+    Property("sign", ConfigType.BOOLEAN, None),
+    Property("verify", ConfigType.BOOLEAN, None),
+    Property("unsigned", ConfigType.LIST, None),
+    Property("version.1.headers", ConfigType.LIST, None),
+    Property("bind.topic", ConfigType.BOOLEAN, None),
+    Property("required", ConfigType.BOOLEAN, None),
+    Property("keep", ConfigType.BOOLEAN, None),
+    Property("header", ConfigType.STRING, None),
+    Property("window.ms", ConfigType.LONG, None),
+    Property("ahead.ms", ConfigType.LONG, None),
+    Property("clock", ConfigType.STRING, None),
+    Property("refuse.replays", ConfigType.BOOLEAN, None),
+)
+
+
+class Signing(KeyedInterceptor):
+    """Signs what is emitted, and verifies what is ingested: key, value and headers are as they were signed.
+
+    All headers are signed, their order, and that there are no others; but for the signature itself, and for those that
+    change on the way. A signature names its key, so that keys can be changed. In a query, a batch that is retried signs
+    the same.
+
+    Args:
+        keys: those to verify with; the active one signs.
+        sign: whether what is emitted is signed; who only verifies needs no active key.
+        verify: whether what is ingested is verified; else it passes as it is.
+        unsigned: names of the headers that are not signed, and that who has signed may have left out.
+        version_1_headers: names of headers that a signature of version 1 has to sign, in order to be accepted: it says
+            nothing of any other header. None accepts none of that version.
+        bind_topic: whether the topic is signed. A record can't be mirrored to another one then.
+        required: whether a record without a signature is refused; else it passes.
+        keep: whether the signature stays with a record that was ingested, so that it can be verified again.
+        header: the name of its header: two chains that sign for others than each other need two.
+        window_ms: how long ago a record may have been signed, in milliseconds; None is however long.
+        ahead_ms: how far clocks of signers may be ahead, in milliseconds, where there is a window.
+        clock: what the window is measured from: "system", the wall clock, or "record", the record's timestamp, which
+            is only worth something if brokers write it (`message.timestamp.type=LogAppendTime`), and then allows for
+            records that are read late.
+        refuse_replays: whether a record whose signature was seen in the window is refused, by a store of those seen.
+            Of a record that is older than what its shard has seen the window is measured from that, so that what the
+            store no longer knows is too old.
+    """
+
+    kind = "signing"
+
+    def __init__(
+        self,
+        keys: KeyProvider,
+        *,
+        sign: bool = True,
+        verify: bool = True,
+        unsigned: Sequence[str] = CHANGING_HEADERS,
+        version_1_headers: Sequence[str] | None = None,
+        bind_topic: bool = False,
+        required: bool = True,
+        keep: bool = False,
+        header: str = SIGNATURE_HEADER,
+        window_ms: int | None = None,
+        ahead_ms: int = 60_000,
+        clock: str = "system",
+        refuse_replays: bool = False,
+    ) -> None:
+        """Raise ValueError for arguments that can't be, such as replays without a window, and TypeError."""
+        self._keys = KeySource(keys, "signing")
+        self._sign: Final = sign
+        self._verify: Final = verify
+        self._unsigned: Final = _header_names(unsigned, header)
+        self._version_1_headers: Final = None if version_1_headers is None else _header_names(version_1_headers, header)
+        self._bind_topic: Final = bind_topic
+        self._required: Final = required
+        self._keep: Final = keep
+        self._header: Final = header
+        if window_ms is None and refuse_replays:
+            raise ValueError("refuse_replays needs window_ms: signatures are not kept for ever")
+        if (window_ms is not None and window_ms < 1) or ahead_ms < 0:
+            raise ValueError(f"window_ms must be 1 or more and ahead_ms 0 or more, got {window_ms} and {ahead_ms}")
+        if clock not in _CLOCKS:
+            raise ValueError(f"clock must be 'system' or 'record', not {clock!r}")
+        self._window_ms: Final = window_ms
+        self._ahead_ms: Final = ahead_ms
+        self._clock: Final = clock
+        self._refuse_replays: Final = refuse_replays and verify
+        if keep or not verify:
+            self.changes = (header,)
+        self._context: InterceptorContext | None = None
+        self._serials: Iterator[int] | None = None
+        self._seen: SeenSignatures | None = None
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, str]) -> Self:
+        """Make one of the properties `statestore.signing.*`: the arguments, with dots for underscores.
+
+        `keys` is module:function, which returns the Keyring. Raises ConfigException.
+        """
+        return made_of(cls, cls.kind, _PROPERTIES, config)
+
+    @property
+    def name(self) -> str:
+        """Its kind, and its header if that is not the usual one."""
+        return self.kind if self._header == SIGNATURE_HEADER else f"{self.kind}-{self._header}"
+
+    def stores(self) -> Sequence[PartStore]:
+        """Return the store of signatures that were seen, if replays are refused."""
+        if not self._refuse_replays or self._window_ms is None:
+            return ()
+        return (seen_store(self.name, self._clock, self._window_ms, self._ahead_ms),)
+
+    def why_not_after(self, other: Interceptor) -> str | None:
+        """Return why another one must not come before it: it goes by a header that is not signed."""
+        if steering := sorted(
+            set(self._unsigned).intersection({*other.goes_by, *other.marks}.difference(other.changes))
+        ):
+            return f"what comes in is as headers say that are not signed: take {steering} out of `unsigned`"
+        return super().why_not_after(other)
+
+    def why_not_before(self, other: Interceptor) -> str | None:
+        """Return why another one must not come after it: it changes what was signed."""
+        if changed := sorted(set(other.changes).difference(self._unsigned)):
+            return (
+                f"what comes in has other headers {changed} by then than those that were signed, and would be refused: "
+                "put it before, or add them to `unsigned`"
+            )
+        return super().why_not_before(other)
+
+    def why_not_sharded(self, shard_by: str, global_topics: Collection[str]) -> str | None:
+        """Return why it can't refuse replays: another shard may get a record that is sent again."""
+        if not self._refuse_replays:
+            return None
+        if shard_by != "key":
+            return (
+                "a record that is sent again to another partition would come to another shard, which has not seen it, "
+                "and get in: shard by key, or leave refuse_replays out"
+            )
+        if global_topics and not self._bind_topic:
+            return (
+                f"a record that is sent again to {sorted(global_topics)}, which all shards read, would get in where it "
+                "was not seen: sign topics, too (bind_topic=True)"
+            )
+        return None
+
+    def init(self, context: InterceptorContext) -> None:
+        """Take clock and store."""
+        super().init(context)
+        self._context = context
+        # The same for the same records when a batch is retried, and different in each shard.
+        self._serials = count(context.shard << 32)
+        self._seen = SeenSignatures(self.name, context) if self._refuse_replays else None
+
+    def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
+        """Sign a record, instead of who has signed it before. Raises KeyUnusableError without a key to sign with."""
+        if not self._sign:
+            return (record,)
+        frame = self._signed(record.topic, record.key, record.value, list(record.headers))
+        record.headers.remove(self._header).add(self._header, frame)
+        return (record,)
+
+    def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
+        """Sign records."""
+        if not self._sign:
+            return records
+        frames = [self._signed(*row) for row in _rows(records)]
+        return records.without_header(self._header).with_header(self._header, pa.array(frames, pa.binary()))
+
+    def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
+        """Verify a record. Raises SignatureRefusedError and UnknownKeyIdError."""
+        if not self._verify:
+            return (record,)
+        found = record.headers.last_header(self._header)
+        frame = None if found is None else found.value
+        row = (record.topic, record.key, record.value, list(record.headers), record.timestamp_ms)
+        if self._is_good(frame, *row):
+            self._note([(frame, *row)])
+        if found is not None and not self._keep:
+            record.headers.remove(self._header)
+        return (record,)
+
+    def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
+        """Verify records."""
+        if not self._verify:
+            return records
+        frames, times_ms = records.header(self._header).to_pylist(), records.timestamp_ms.to_pylist()
+        rows = [(frame, *row, time_ms) for frame, row, time_ms in zip(frames, _rows(records), times_ms, strict=True)]
+        self._note([row for row in rows if self._is_good(*row)])
+        return records if self._keep else records.without_header(self._header)
+
+    def finish_batch(self) -> None:
+        """Have the store of signatures hold those that the batch has brought."""
+        super().finish_batch()
+        if self._seen is not None:
+            self._seen.flush()
+
+    def _signed(self, topic: str, key: bytes | None, value: bytes | None, headers: Pairs) -> bytes:
+        key_id, signer = self._keys.active(SignatureKey)  # type: ignore[type-abstract]
+        if not signer.signs:
+            raise KeyUnusableError(purpose="signing", problem=f"the active key {key_id!r} is public, and can't sign")
+        if self._serials is None:
+            self._serials = count(int.from_bytes(os.urandom(7), "big"))
+        time_ms, serial = system_time_ms(self._context), next(self._serials)
+        head = SignatureHead(signer.algorithm, key_id, time_ms, serial, self._bind_topic, self._unsigned)
+        data = head.to_bytes()
+        return data + signer.sign(signed_bytes(head, data, topic, key, value, headers, own=self._header))
+
+    def _is_good(
+        self,
+        frame: bytes | None,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Pairs,
+        timestamp_ms: int,
+    ) -> bool:
+        """Return whether there is a signature, which is good then. Raises SignatureRefusedError, UnknownKeyIdError."""
+        if frame is None:
+            if self._required:
+                raise SignatureRefusedError(reason=f"there is no header {self._header!r}")
+            return False
+        if len(frame) > _FRAME_BYTES_MAX:
+            raise SignatureRefusedError(reason=f"it has {len(frame)} bytes, more than {_FRAME_BYTES_MAX}")
+        try:
+            head, end = read_frame(frame)
+        except FormatError as error:
+            raise SignatureRefusedError(reason=f"malformed: {error}") from None
+        self._check_signs_enough(head)
+        verifier = self._keys.key(head.key_id, SignatureKey)  # type: ignore[type-abstract]
+        signed = signed_bytes(head, frame[:end], topic, key, value, headers, own=self._header)
+        if head.algorithm != verifier.algorithm or not verifier.verifies(signed, frame[end:]):
+            raise SignatureRefusedError(reason=f"it is not that of this record by key {head.key_id!r}")
+        self._check_time(head.time_ms, key, timestamp_ms)
+        return True
+
+    def _check_signs_enough(self, head: SignatureHead) -> None:
+        if self._bind_topic and not head.topic_is_signed:
+            raise SignatureRefusedError(reason="the topic is not signed")
+        if head.signs_all_but_names:
+            missing = [name for name in head.names if name not in self._unsigned]
+        elif self._version_1_headers is None:
+            raise SignatureRefusedError(
+                reason="it is of version 1, which does not sign all headers (version_1_headers)"
+            )
+        else:
+            missing = [name for name in self._version_1_headers if name not in head.names]
+        if missing:
+            raise SignatureRefusedError(reason=f"these headers have to be signed, and are not: {missing}")
+
+    def _check_time(self, time_ms: int, key: bytes | None, timestamp_ms: int) -> None:
+        if self._window_ms is None:
+            return
+        now_ms = latest_ms = timestamp_ms if self._clock == "record" else system_time_ms(self._context)
+        if self._seen is not None and self._clock == "record":
+            latest_ms = self._seen.latest_ms(key, now_ms)
+        if time_ms < latest_ms - self._window_ms:
+            reason = f"made {latest_ms - time_ms} ms ago, and {self._window_ms} ms are allowed"
+            raise SignatureRefusedError(reason=reason)
+        if time_ms > now_ms + self._ahead_ms:
+            raise SignatureRefusedError(reason=f"made {time_ms - now_ms} ms in the future: are clocks set?")
+
+    def _note(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Take the signatures of rows as seen. Raises SignatureRefusedError if one was seen before, and takes none."""
+        if not self._refuse_replays or not rows:
+            return
+        if self._seen is None:
+            raise RuntimeError("to refuse replays it needs the context that a query or a test driver gives it")
+        self._seen.add([(key, frame, timestamp_ms) for frame, _, key, _, _, timestamp_ms in rows])
+
+    def __repr__(self) -> str:
+        return f"Signing({self._keys!r})"
+
+
+def _header_names(names: Sequence[str], own: str) -> tuple[str, ...]:
+    """Return names of headers without repetitions. Raises ValueError for what can't be one, or too many; TypeError."""
+    if isinstance(names, str):
+        raise TypeError("headers are names in a list, not one text")
+    made = tuple(dict.fromkeys(names))
+    if len(made) > NAMES_MAX:
+        raise ValueError(f"a signature names at most {NAMES_MAX} headers, not {len(made)}")
+    for name in made:
+        if not name or len(name.encode()) > 255 or name == own:
+            raise ValueError(
+                f"header {name[:80]!r} can't be named: it is the signature's own, empty, or longer than 255 bytes"
+            )
+    return made
+
+
+def _rows(records: RecordColumns) -> Iterator[tuple[Any, Any, Any, Pairs]]:
+    """Yield topic, key, value and headers of each record."""
+    columns = (records.topic, records.key, records.value, records.headers)
+    for topic, key, value, header_bytes in zip(*map(row_objects, columns), strict=True):
+        yield topic, key, value, parse_headers(header_bytes)

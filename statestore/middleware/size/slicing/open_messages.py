@@ -1,0 +1,253 @@
+"""Slices in state until the last one of their message has come, as entries below their record's key.
+
+    chunks     map_entry(key, topic_size:u32_be topic message_id index:u32_be)
+               -> has_key:u8 partition:i32_be offset:i64_be value, with the slice's timestamp and headers
+    messages   map_entry(key, topic_size:u32_be topic message_id)
+               -> version:u8 is_delivered:u8 count:u32_be message_size:u32_be crc32:u32_be
+                  received:u32_be received_size:u32_be stored_size:u64_be changed_ms:i64_be
+
+A message that was delivered stays known for as long as one may stay open: slices of it that come once more, as retries
+send them, are not reported as a message that is incomplete. If all of them come again, it is delivered again, as a
+record is that is sent twice.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from statestore.errors import FormatError, RecordRefusedError, SliceError, SlicesIncompleteError
+from statestore.format.entry_key import key_at_front, map_entry_key, map_key_of, sized
+from statestore.headers.records import ConsumerRecord
+from statestore.interception.interceptor import IngestedRecord
+from statestore.middleware.size.slicing.slice import CHUNK_HEADER, MESSAGE_ID_BYTES, MOST_SLICES, Slice
+from statestore.stores.holders import ValueTimestampHeaders
+
+Refuse = Callable[[IngestedRecord, RecordRefusedError], None]
+
+_VERSION: Final = 1
+_MESSAGE: Final = struct.Struct(">B?IIIIIQq")
+_INDEX: Final = struct.Struct(">I")
+_POSITION: Final = struct.Struct(">?iq")
+_MOST_RANGES_SHOWN: Final = 10
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much may be open in a shard, and for how long."""
+
+    message_bytes: int
+    messages: int
+    bytes: int
+    timeout_ms: int
+
+
+@dataclass
+class _Message:
+    """What is known of a message of which slices are in state, or were."""
+
+    is_delivered: bool
+    count: int
+    size_bytes: int
+    crc32: int
+    received: int
+    received_bytes: int
+    stored_bytes: int
+    changed_ms: int
+
+    def to_bytes(self) -> bytes:
+        return _MESSAGE.pack(_VERSION, *vars(self).values())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> _Message:
+        if len(data) != _MESSAGE.size or data[0] != _VERSION:
+            raise FormatError("message in slices", f"no {_MESSAGE.size} bytes of version {_VERSION}")
+        return cls(*_MESSAGE.unpack(data)[1:])
+
+    def empty(self, slice_: Slice) -> None:
+        self.count, self.size_bytes, self.crc32 = slice_.of_message
+        self.received = self.received_bytes = self.stored_bytes = 0
+
+
+class OpenMessages:
+    """The messages of a shard of which some slices have come, the one that changed longest ago first."""
+
+    def __init__(self, messages: Any, chunks: Any, limits: Limits, refuse: Refuse) -> None:
+        self._messages = messages
+        self._chunks = chunks
+        self._limits = limits
+        self._refuse = refuse
+        found = [(place, _Message.from_bytes(entry)) for place, entry in messages.all()]
+        self._known: dict[bytes, _Message] = dict(sorted(found, key=lambda each: each[1].changed_ms))
+        self._stored_bytes = sum(message.stored_bytes for message in self._known.values())
+
+    def add(self, record: IngestedRecord, slice_: Slice, now_ms: int) -> IngestedRecord | None:
+        """Take a slice, and return its whole message if that was the last one missing.
+
+        Raises SliceError if it can't be one of its message, or that is too large, or is not what was sliced.
+        """
+        value = record.value
+        if not value:
+            raise SliceError("it is a slice without a value")
+        if slice_.size_bytes > self._limits.message_bytes:
+            raise SliceError(
+                f"it is a slice of a message of {slice_.size_bytes} bytes, {self._limits.message_bytes} are allowed: "
+                "raise max_message_bytes"
+            )
+        place = map_entry_key(record.key or b"", sized(record.topic.encode()) + slice_.message_id)
+        message = self._known.get(place) or _Message(False, *slice_.of_message, 0, 0, 0, now_ms)
+        if not message.received:
+            message.empty(slice_)
+        if (message.count, message.size_bytes, message.crc32) != slice_.of_message:
+            raise SliceError(
+                f"it is slice {slice_.index} of {slice_.count} of message {slice_.message_id.hex()} of "
+                f"{slice_.size_bytes} bytes, of which others say that it has {message.count} slices and "
+                f"{message.size_bytes} bytes, or another checksum"
+            )
+        known = self._chunks.get(place + _INDEX.pack(slice_.index))
+        if known is not None:
+            if _position_and_value(known)[1] == value:
+                return None
+            raise SliceError(f"it is slice {slice_.index} of message {slice_.message_id.hex()}, which is another one")
+        if message.received_bytes + len(value) > message.size_bytes:
+            raise SliceError(f"the slices of message {slice_.message_id.hex()} are larger than it is")
+        if message.received + 1 == message.count:
+            return self._glued(place, message, record, slice_, now_ms)
+        self._keep(place, message, record, slice_.index, now_ms)
+        return None
+
+    def give_up_overdue(self, now_ms: int) -> None:
+        """Forget the messages that have not changed for too long; those that were not delivered are refused."""
+        oldest_ms = now_ms - self._limits.timeout_ms
+        overdue = [place for place, message in self._known.items() if message.changed_ms <= oldest_ms]
+        for place in overdue:
+            self._give_up(place, f"none has come for {self._limits.timeout_ms} ms (timeout)")
+
+    def _keep(self, place: bytes, message: _Message, record: IngestedRecord, index: int, now_ms: int) -> None:
+        assert record.value is not None
+        header_bytes = record.headers.to_bytes()
+        position = _POSITION.pack(record.key is not None, record.partition, record.offset)
+        held = ValueTimestampHeaders(position + record.value, record.timestamp_ms, record.headers)
+        self._chunks.put(place + _INDEX.pack(index), held)
+        stored_bytes = len(place) + len(held.value) + len(header_bytes)
+        message.received += 1
+        message.received_bytes += len(record.value)
+        message.stored_bytes += stored_bytes
+        self._stored_bytes += stored_bytes
+        self._set(place, message, now_ms)
+        self._make_room(place)
+
+    def _make_room(self, newest: bytes) -> None:
+        """Forget messages until no more are known than may be."""
+        limits = self._limits
+        while len(self._known) > limits.messages or self._stored_bytes > limits.bytes:
+            self._give_up(
+                self._least_needed(newest),
+                f"more than {limits.messages} messages, or {limits.bytes} bytes of slices, were in state",
+            )
+
+    def _least_needed(self, newest: bytes) -> bytes:
+        """Return the message to forget first: one that was delivered, the oldest, or the newest if it is alone."""
+        if self._stored_bytes <= self._limits.bytes:
+            for place, message in self._known.items():
+                if message.is_delivered and place != newest:
+                    return place
+        with_slices = (place for place, message in self._known.items() if message.received and place != newest)
+        return next(with_slices, newest)
+
+    def _glued(
+        self, place: bytes, message: _Message, record: IngestedRecord, slice_: Slice, now_ms: int
+    ) -> IngestedRecord:
+        """Return the whole message of which `record` is the last slice to come, and forget its slices."""
+        assert record.value is not None
+        values = {slice_.index: record.value}
+        headers, timestamp_ms = record.headers, record.timestamp_ms
+        for chunk_place, held in self._chunks_of(place):
+            index = _index(chunk_place)
+            values[index] = _position_and_value(held)[1]
+            if index == 0:
+                headers, timestamp_ms = held.headers, held.timestamp_ms
+        self._empty(place, message)
+        value = b"".join(values[index] for index in sorted(values))
+        if (len(value), zlib.crc32(value)) != (message.size_bytes, message.crc32):
+            self._known.pop(place, None)
+            self._messages.put(place, None)
+            raise SliceError(
+                f"message {slice_.message_id.hex()} is not what was sliced: its size or its checksum differs"
+            )
+        message.is_delivered = True
+        self._set(place, message, now_ms)
+        self._make_room(place)
+        return record.copy(value=value, timestamp_ms=timestamp_ms, headers=headers.copy().remove(CHUNK_HEADER))
+
+    def _give_up(self, place: bytes, why: str) -> None:
+        """Forget a message, and refuse its first slice unless all of it was delivered before."""
+        message = self._known[place]
+        first, missing = None, set(range(message.count))
+        if message.received and not message.is_delivered:
+            for chunk_place, held in self._chunks_of(place):
+                first = held if first is None else first
+                missing.discard(_index(chunk_place))
+        self._empty(place, message)
+        self._known.pop(place)
+        self._messages.put(place, None)
+        if first is not None:
+            error = SlicesIncompleteError(
+                message_id=place[-MESSAGE_ID_BYTES:].hex(),
+                count=message.count,
+                missing=_ranges(sorted(missing)),
+                cause=why,
+            )
+            self._refuse(_record(place, first), error)
+
+    def _empty(self, place: bytes, message: _Message) -> None:
+        """Delete the slices of a message."""
+        if message.received:
+            self._chunks.put_all([(chunk_place, None) for chunk_place, _ in self._chunks_of(place)])
+        self._stored_bytes -= message.stored_bytes
+        message.received = message.received_bytes = message.stored_bytes = 0
+
+    def _chunks_of(self, place: bytes) -> Iterable[tuple[bytes, Any]]:
+        with self._chunks.range(place + _INDEX.pack(0), place + _INDEX.pack(MOST_SLICES)) as entries:
+            yield from entries
+
+    def _set(self, place: bytes, message: _Message, now_ms: int) -> None:
+        message.changed_ms = now_ms
+        self._known.pop(place, None)
+        self._known[place] = message
+        self._messages.put(place, message.to_bytes())
+
+
+def _index(chunk_place: bytes) -> int:
+    (index,) = _INDEX.unpack(chunk_place[-_INDEX.size :])
+    return int(index)
+
+
+def _position_and_value(held: Any) -> tuple[tuple[bool, int, int], bytes]:
+    """Return whether a slice's record has a key, its partition and its offset; and its value."""
+    has_key, partition, offset = _POSITION.unpack_from(held.value)
+    value: bytes = held.value[_POSITION.size :]
+    return (has_key, partition, offset), value
+
+
+def _record(place: bytes, held: Any) -> IngestedRecord:
+    """Return a slice as the record that it came as."""
+    key = key_at_front(place)
+    topic = key_at_front(map_key_of(key, place)).decode()
+    (has_key, partition, offset), value = _position_and_value(held)
+    return ConsumerRecord.adopt(
+        topic, partition, offset, held.timestamp_ms, key if has_key else None, value, held.headers
+    )
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return ascending numbers as text, those that follow each other as a range."""
+    starts = [number for before, number in pairwise([-2, *numbers]) if number != before + 1]
+    ends = [number for number, after in pairwise([*numbers, -2]) if after != number + 1]
+    shown = [str(start) if start == end else f"{start}-{end}" for start, end in zip(starts, ends, strict=True)]
+    more = ["..."] if len(shown) > _MOST_RANGES_SHOWN else []
+    return ", ".join(shown[:_MOST_RANGES_SHOWN] + more)
