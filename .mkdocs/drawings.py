@@ -9,7 +9,7 @@ from typing import Any
 
 from mkdocs.exceptions import PluginError
 
-from statestore.processor.drawing import draw
+from statestore.processor.pictures.drawing import draw
 
 _SHAPE = re.compile(r'^ *(?P<id>[nst]\d+)\W+"(?P<label>.*)"\W+$')
 _EDGE = re.compile(r"^ *(?P<above>[nt]\d+) (?:-->|-\.-) (?P<below>[nst]\d+)$")

@@ -16,10 +16,10 @@ from itertools import repeat
 
 import pyarrow as pa
 
-from statestore.format.header_bytes import decode_headers, encode_headers
-from statestore.format.header_columns import decode_header_column, encode_header_column
-from statestore.format.stored_columns import join_columns, split_columns
-from statestore.format.value_timestamp_headers import (
+from statestore.format.records.header_bytes import decode_headers, encode_headers
+from statestore.format.records.header_columns import decode_header_column, encode_header_column
+from statestore.format.values.stored_columns import join_columns, split_columns
+from statestore.format.values.value_timestamp_headers import (
     encode_value_timestamp_headers,
     plain_value,
     split_value_timestamp_headers,

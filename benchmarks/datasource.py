@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from statestore import Headers, Serdes, Stores
-from statestore.format.header_columns import decode_header_column
+from statestore.format.records.header_columns import decode_header_column
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import NewState

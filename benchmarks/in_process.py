@@ -24,11 +24,11 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark.figures import ShardFigures
-from statestore.spark.pack import Pack
-from statestore.spark.shard_call import ShardCall
-from statestore.spark.unpack import unpack
-from statestore.stores.changelogging import ChangeLoggingLayer
+from statestore.spark.shards.pack import Pack
+from statestore.spark.shards.shard_call import ShardCall
+from statestore.spark.shards.unpack import unpack
 from statestore.stores.key_value import TimestampedKeyValueStoreWithHeaders
+from statestore.stores.layers.changelogging import ChangeLoggingLayer
 from turns import Clock, best
 from workload import KEYS, STORE, VALUE_SIZE_BYTES, CountAndKeep, counting_topology, records
 

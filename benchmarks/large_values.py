@@ -26,7 +26,7 @@ import pyarrow as pa
 from memory import MIB, watched
 from statestore import AggregationWithHeaders, Processor, ProcessorContext, Record, Serdes, Stores, Topology, Windowed
 from statestore.bytestore.engines.memory_budget import MemoryBudget
-from statestore.format.header_columns import HEADERS_TYPE
+from statestore.format.records.header_columns import HEADERS_TYPE
 from statestore.interception.failures import FailureHandling
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
@@ -37,11 +37,11 @@ from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark.datasource.change_feed import ChangeScan, ShardChanges
 from statestore.spark.datasource.store_scan import StoreScan
-from statestore.spark.pack import Pack
-from statestore.spark.shard_call import ShardCall
-from statestore.spark.unpack import unpack
+from statestore.spark.shards.pack import Pack
+from statestore.spark.shards.shard_call import ShardCall
+from statestore.spark.shards.unpack import unpack
 from upgrade_tools.migration.migrate import migrate
-from upgrade_tools.migration.request import MigrationRequest, TargetLayout
+from upgrade_tools.migration.planning.request import MigrationRequest, TargetLayout
 from upgrade_tools.rows.exchange import ImportOptions, export_state, import_state
 from upgrade_tools.rows.files import FileFormat
 from upgrade_tools.states.detection import open_state

@@ -24,15 +24,15 @@ from typing import Any
 
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.format.header_bytes import encode_headers
-from statestore.format.store_format import StoreFormat
-from statestore.format.value_timestamp_headers import encode_value_timestamp_headers
+from statestore.format.records.header_bytes import encode_headers
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.value_timestamp_headers import encode_value_timestamp_headers
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
-from statestore.stores.changelogging import ChangeLoggingLayer
+from statestore.stores.layers.changelogging import ChangeLoggingLayer
 
 RESULTS = Path(__file__).parent / "results" / "memory.json"
 BUDGET_BYTES = 64 << 20

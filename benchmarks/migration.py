@@ -21,10 +21,10 @@ from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.bytestore.protocol import ByteStore, Change
-from statestore.format.store_format import StoreFormat
-from statestore.format.window_key import encode_window_key
+from statestore.format.keys.window_key import encode_window_key
+from statestore.format.values.store_format import StoreFormat
 from upgrade_tools.migration.migrate import migrate
-from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
+from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat, TargetLayout
 
 RESULTS: Final = Path(__file__).parent / "results" / "migration.json"
 ENTRIES: Final = 1_000_000

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from in_process import Shard
 from statestore import Headers, ValueTimestampHeaders
-from statestore.format.header_bytes import parse_count
+from statestore.format.records.header_bytes import parse_count
 from statestore.headers.topic_columns import SourceFields
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.task_stores import shard_stores
-from statestore.spark.pack import Pack
-from statestore.spark.record_order import records_in_order
+from statestore.spark.shards.pack import Pack
+from statestore.spark.shards.record_order import records_in_order
 from turns import best
 from workload import STORE, counting_topology, records
 

@@ -25,8 +25,8 @@ from statestore.bytestore.kinds.shard_layout import column_family
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import open_store
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.format.header_bytes import parse_count
-from statestore.format.store_format import StoreFormat
+from statestore.format.records.header_bytes import parse_count
+from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.commit.changelog import batch_changelog
 from statestore.stores.builder import StoreBuilder
 from turns import Clock, best, seconds

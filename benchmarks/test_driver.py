@@ -19,7 +19,7 @@ from typing import Any
 
 from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.format.header_bytes import parse_count
+from statestore.format.records.header_bytes import parse_count
 from statestore.testing import TestInputTopic, TestRecord, TopologyTestDriver
 from turns import best
 

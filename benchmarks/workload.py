@@ -27,7 +27,7 @@ from statestore import (
     Topology,
     ValueTimestampHeaders,
 )
-from statestore.format.header_columns import HEADERS_TYPE
+from statestore.format.records.header_columns import HEADERS_TYPE
 from statestore.format.serde_columns import INT64_COLUMNS
 
 KEYS = 100_000

@@ -25,7 +25,7 @@ from statestore.errors import StateStoreError
 from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import HeaderSerde, Serde, Serdes
 from statestore.format.serde_columns import ColumnSerde
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 from statestore.headers import ConsumerRecord, Header, Headers, ProducerRecord, TimestampType
 from statestore.headers.record_columns import RecordColumns
 from statestore.operators.keyed_state import KeyScope, ListState, MapState, ValueState, keyed_state_store
@@ -33,7 +33,7 @@ from statestore.operators.per_key import ExpiredTimer, KeyContext
 from statestore.operators.state_handle import StatefulProcessorHandle
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext
-from statestore.processor.description import NodeDescription, SubtopologyDescription, TopologyDescription
+from statestore.processor.pictures.description import NodeDescription, SubtopologyDescription, TopologyDescription
 from statestore.processor.processor import Processor
 from statestore.processor.punctuation import Cancellable, PunctuationType
 from statestore.processor.record import Record, RecordMetadata
@@ -45,7 +45,8 @@ from statestore.recovery.location.retrying import Retrying
 from statestore.recovery.restore.progress import StateRestoreListener
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.stores.builder import StoreBuilder
-from statestore.stores.entry_columns import HeldColumns
+from statestore.stores.entries.entry_columns import HeldColumns
+from statestore.stores.entries.state_serdes import StateSerdes
 from statestore.stores.headers_bytes_store import HeaderBytesStore, HeadersBytesStore
 from statestore.stores.holders import (
     AggregationWithHeaders,
@@ -68,7 +69,6 @@ from statestore.stores.session import (
     SessionStore,
     SessionStoreWithHeaders,
 )
-from statestore.stores.state_serdes import StateSerdes
 from statestore.stores.stores import Stores
 from statestore.stores.supplier import (
     BytesStoreSupplier,

@@ -22,7 +22,7 @@ Users import from here. Imports `headers`; `bytestore` and all above import it. 
 """
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
-from statestore.connect.converters.avro import AvroConverter
+from statestore.connect.converters.avro.avro_converter import AvroConverter
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.byte_array import ByteArrayConverter
 from statestore.connect.converters.conversion import read_headers, write_headers

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.format.header_bytes import MIN_HEADER_SIZE, encode_headers, header_count, parse_headers
+from statestore.format.records.header_bytes import MIN_HEADER_SIZE, encode_headers, header_count, parse_headers
 from statestore.headers import Headers
 
 DEFAULT_MAX_BYTES: Final = 65_536

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from statestore.format.buffered_record import (
+from statestore.format.serde import Serde, Serdes
+from statestore.format.values.buffered_record import (
     BufferedRecord,
     decode_buffered_key,
     decode_buffered_record,
     encode_buffered_key,
     encode_buffered_record,
 )
-from statestore.format.serde import Serde, Serdes
-from statestore.format.waiting_values import (
+from statestore.format.values.waiting_values import (
     decode_waiting_key,
     encode_waiting_key,
 )

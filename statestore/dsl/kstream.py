@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from statestore.dsl.aggregates.grouped_stream import KGroupedStream
+from statestore.dsl.aggregates.row_serde import RowSerde, common_serde
 from statestore.dsl.global_ktable import GlobalKTable
-from statestore.dsl.grouped_stream import KGroupedStream
 from statestore.dsl.header_policy import PolicyLike
-from statestore.dsl.joined import Joined, StreamJoined
+from statestore.dsl.joins.joined import Joined, StreamJoined
+from statestore.dsl.joins.stream_joins import (
+    JoinKind,
+    JoinOptions,
+    add_global_table_join,
+    add_stream_join,
+    add_table_join,
+    require_kind,
+)
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.deduplicating import (
@@ -33,17 +42,8 @@ from statestore.dsl.processors.stateless import (
     with_value,
     with_values,
 )
-from statestore.dsl.row_serde import RowSerde, common_serde
 from statestore.dsl.stage import Stage, Staged
 from statestore.dsl.stream_graph import GraphNode
-from statestore.dsl.stream_joins import (
-    JoinKind,
-    JoinOptions,
-    add_global_table_join,
-    add_stream_join,
-    add_table_join,
-    require_kind,
-)
 from statestore.dsl.table_plans import SourceTable
 from statestore.dsl.windows import JoinWindows
 from statestore.errors import TopologyError

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
+from statestore.dsl.joins.stream_joins import JoinKind, require_kind
+from statestore.dsl.joins.table_joins import TableSide, add_table_table_join
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.stateless import PassThrough, Stateless, new_value, with_value
@@ -14,13 +16,11 @@ from statestore.dsl.processors.suppressing import Suppressing
 from statestore.dsl.processors.suppression_buffer import BufferPlan
 from statestore.dsl.stage import Stage, Staged
 from statestore.dsl.stream_graph import GraphNode
-from statestore.dsl.stream_joins import JoinKind, require_kind
 from statestore.dsl.suppressed import Suppressed
-from statestore.dsl.table_joins import TableSide, add_table_table_join
 from statestore.dsl.table_plans import ComputedTable, KeptTable, SuppressedTable, TablePlan
 from statestore.errors import TopologyError
-from statestore.format.due_key import TIMER_KEYS
-from statestore.format.entry_key import VALUE_KEYS
+from statestore.format.keys.due_key import TIMER_KEYS
+from statestore.format.keys.entry_key import VALUE_KEYS
 from statestore.format.serde import Serde
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.part_store import PartStore

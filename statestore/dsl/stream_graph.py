@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from statestore.errors import TopologyError
-from statestore.format.entry_key import VALUE_KEYS, with_windows
+from statestore.format.keys.entry_key import VALUE_KEYS, with_windows
 from statestore.format.serde import Serde
 from statestore.processor.nodes import TopicNameExtractor
 from statestore.processor.processor import ProcessorSupplier

@@ -18,9 +18,9 @@ import pyarrow as pa
 from statestore.dsl.column_types import WindowedType, windowed_column
 from statestore.errors import DeserializationError, SerializationError, TruncatedError
 from statestore.format.binary_columns import as_binary_array, binary_array, interleave, is_valid, positions_and_bytes
+from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.serde import Serde, Serdes
 from statestore.format.serde_columns import ColumnSerde
-from statestore.format.window_key import MAX_TIME_MS
 from statestore.stores.iterator import Windowed
 
 _TIME: Final = np.dtype(">i8")

@@ -13,9 +13,9 @@ Users import from here, message formats of `format` too; `RecordColumns` from `s
 above import it. Start at `record_headers`.
 """
 
-from statestore.format.header_columns import decode_header_column
-from statestore.format.message_v0_v1 import MessageV0V1
-from statestore.format.record_v2 import BatchBase, RecordV2, decode_record, encode_record
+from statestore.format.records.header_columns import decode_header_column
+from statestore.format.records.message_v0_v1 import MessageV0V1
+from statestore.format.records.record_v2 import BatchBase, RecordV2, decode_record, encode_record
 from statestore.headers.conversion import DownConverted, down_convert, from_record_v2, to_record_v2, up_convert
 from statestore.headers.extended_serdes import (
     ExtendedDeserializer,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from statestore.format.message_v0_v1 import MessageV0V1
-from statestore.format.record_v2 import BatchBase, RecordV2, position_of
+from statestore.format.records.message_v0_v1 import MessageV0V1
+from statestore.format.records.record_v2 import BatchBase, RecordV2, position_of
 from statestore.headers.records import NO_TIMESTAMP, ConsumerRecord, ProducerRecord, TimestampType
 
 

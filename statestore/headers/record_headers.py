@@ -13,7 +13,7 @@ from typing import NamedTuple, overload
 
 from statestore.errors import FormatError, HeadersFrozenError
 from statestore.errors.readable import shape_of
-from statestore.format.header_bytes import decode_headers, encode_headers, header_count
+from statestore.format.records.header_bytes import decode_headers, encode_headers, header_count
 
 
 class _HeaderFields(NamedTuple):

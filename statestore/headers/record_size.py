@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from statestore.format.header_bytes import encode_headers
-from statestore.format.message_v0_v1 import OVERHEAD_BYTES, SIZE_FIELD_BYTES
-from statestore.format.record_v2 import RecordV2, encode_record
+from statestore.format.records.header_bytes import encode_headers
+from statestore.format.records.message_v0_v1 import OVERHEAD_BYTES, SIZE_FIELD_BYTES
+from statestore.format.records.record_v2 import RecordV2, encode_record
 from statestore.format.varint import encode_varint
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.format.binary_columns import binary_array, positions_and_bytes, positions_of, read_varints
-from statestore.format.header_columns import HEADERS_TYPE, encode_entries, find_entries
+from statestore.format.records.header_columns import HEADERS_TYPE, encode_entries, find_entries
 from statestore.format.varint import decode_varint, encode_varint
 
 _MAX_TURNS = 64

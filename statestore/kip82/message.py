@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from statestore.errors import LossyHeadersError
-from statestore.format.header_bytes import encode_headers
-from statestore.format.record_v2 import RecordV2
+from statestore.format.records.header_bytes import encode_headers
+from statestore.format.records.record_v2 import RecordV2
 from statestore.format.serde import Serde, Serdes
-from statestore.format.value_headers import encode_value_headers, split_value_headers
+from statestore.format.values.value_headers import encode_value_headers, split_value_headers
 from statestore.headers.record_headers import Headers
 
 __all__ = [

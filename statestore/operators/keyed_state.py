@@ -11,7 +11,14 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from statestore.errors import StateHandleError
-from statestore.format.entry_key import list_bounds, list_entry_key, list_index, map_bounds, map_entry_key, map_key_of
+from statestore.format.keys.entry_key import (
+    list_bounds,
+    list_entry_key,
+    list_index,
+    map_bounds,
+    map_entry_key,
+    map_key_of,
+)
 from statestore.format.serde import Serde, Serdes
 from statestore.headers import Headers
 from statestore.processor.context import ProcessorContext

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from statestore.errors import InputError, ProcessorError
 from statestore.errors.readable import key_digest
-from statestore.format.due_key import TIMER_KEYS
+from statestore.format.keys.due_key import TIMER_KEYS
 from statestore.format.serde import Serde
 from statestore.headers import Headers
 from statestore.operators.keyed_state import KeyScope

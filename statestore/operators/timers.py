@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import index
 
-from statestore.format.due_key import due_bounds, due_key, time_and_key, timer_place, timer_time
+from statestore.format.keys.due_key import due_bounds, due_key, time_and_key, timer_place, timer_time
+from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.serde import Serdes
-from statestore.format.window_key import MAX_TIME_MS
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.key_value import KeyValueStore
 from statestore.stores.stores import Stores

@@ -10,8 +10,7 @@ receivers       what each kind of node does with a record; column_receivers: wit
 interceptors    what interceptors have of a task, and their hooks for records that are no bytes
 chain_client    the same around a plain client of Kafka
 rehearsal       a topology tried out before it runs
-describe, description, drawing
-                what a topology looks like
+pictures        what a topology looks like
 
 Imports `stores`, and of `recovery` what a commit consists of; `operators`, `spark` and `testing` import it. Start at
 `topology`, then `task`.

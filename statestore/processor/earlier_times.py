@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from statestore.format.binary_columns import Integers
-from statestore.format.partitioner import murmur2_column
+from statestore.format.keys.partitioner import murmur2_column
 from statestore.recovery.commit.earlier_shards import Clock, EarlierShards
 
 _POSITIVE = np.uint32(0x7FFFFFFF)

@@ -11,7 +11,7 @@ from statestore.processor.context import TaskRecordContext
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.changelog import Changelog
 from statestore.recovery.shard_batch import ShardBatch
-from statestore.stores.expiring import Expiry
+from statestore.stores.layers.expiring import Expiry
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.typed_store import TypedStore
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from statestore.errors import StateStoreError
-from statestore.spark.checkpoint_pointers import recorded_pointers
-from statestore.spark.source_offsets import read_source_offsets
+from statestore.spark.checkpoints.checkpoint_pointers import recorded_pointers
+from statestore.spark.checkpoints.source_offsets import read_source_offsets
 
 _JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that lives for seconds: half the time of one that optimises its code."""

@@ -19,11 +19,11 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, ValueState
 
 from statestore.errors import ModuleNotOnWorkersError, StateStoreError
-from statestore.spark.blobs import BLOB
 from statestore.spark.figures import FIGURES
 from statestore.spark.query_failure import sentence_first
 from statestore.spark.sessions import is_connect
-from statestore.spark.shard_call import ShardCall, ShardResult
+from statestore.spark.shards.blobs import BLOB
+from statestore.spark.shards.shard_call import ShardCall, ShardResult
 
 _OUTPUT_SCHEMA = f"{BLOB} binary, {FIGURES} string"
 POINTER_VARIABLE = "pointer"

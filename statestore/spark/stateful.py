@@ -25,11 +25,9 @@ from statestore.recovery.metadata.routing import routing_numbers
 from statestore.recovery.metadata.state_metadata import ShardBy, StateMetadata, agree_on_metadata, new_state_id
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import DEFAULT_RETAINED_VERSIONS, RecoveryOptions
-from statestore.spark.blobs import BLOB
 from statestore.spark.code_on_workers import check_code_on_workers
 from statestore.spark.drivers import through_apply_in_pandas_with_state, through_transform_with_state
 from statestore.spark.figures import observe_figures
-from statestore.spark.pack import PACKED_SCHEMA, Pack
 from statestore.spark.query_settings import (
     PARTITIONS,
     STATE_PROVIDER,
@@ -38,11 +36,13 @@ from statestore.spark.query_settings import (
     session_header_converter,
     session_properties,
 )
-from statestore.spark.schema import OUTPUT_SCHEMA, check_input_schema
 from statestore.spark.sessions import default_parallelism, is_connect, location_in, on_server
-from statestore.spark.shard_call import ShardCall
+from statestore.spark.shards.blobs import BLOB
+from statestore.spark.shards.pack import PACKED_SCHEMA, Pack
+from statestore.spark.shards.schema import OUTPUT_SCHEMA, check_input_schema
+from statestore.spark.shards.shard_call import ShardCall
+from statestore.spark.shards.unpack import unpack
 from statestore.spark.spark_versions import refuse_transform_with_state
-from statestore.spark.unpack import unpack
 
 _LOG = logging.getLogger(__name__)
 _TRANSFORM = "transform_with_state"

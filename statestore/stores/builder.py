@@ -12,22 +12,22 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, expiry_s
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.record_context import NoRecord, ProcessingContext, RecordContext
 from statestore.format.serde import Serde, Serdes
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import split_stored
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import split_stored
 from statestore.headers.expiry_header import EXPIRY_HEADER
 from statestore.recovery.commit.changelog import Changelog
-from statestore.stores.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, WrittenFor
-from statestore.stores.changelogging import ChangeLoggingLayer
-from statestore.stores.codec import value_codec
-from statestore.stores.entry_codec import EntryCodec
-from statestore.stores.expiring import ExpiringLayer, Expiry, OneTime, TimeToLive
+from statestore.stores.entries.codec import value_codec
+from statestore.stores.entries.entry_codec import EntryCodec
+from statestore.stores.entries.state_serdes import StateSerdes
 from statestore.stores.key_value import KeyValueStore
+from statestore.stores.layers.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, WrittenFor
+from statestore.stores.layers.changelogging import ChangeLoggingLayer
+from statestore.stores.layers.expiring import ExpiringLayer, Expiry, OneTime, TimeToLive
+from statestore.stores.layers.retaining import RetainingLayer
 from statestore.stores.lineage import Derivable, derives
 from statestore.stores.metered import measure_operations
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.parts import SegmentedParts, StoreParts, StoreStack, VersionedParts
-from statestore.stores.retaining import RetainingLayer
-from statestore.stores.state_serdes import StateSerdes
 from statestore.stores.supplier import BytesStoreSupplier, Duration, KeyValueBytesStoreSupplier
 from statestore.stores.typed_store import TypedStore
 

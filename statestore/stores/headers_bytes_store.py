@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from statestore.format.value_timestamp_headers import convert_from_plain_to_header_format, convert_to_header_format
+from statestore.format.values.value_timestamp_headers import (
+    convert_from_plain_to_header_format,
+    convert_to_header_format,
+)
 
 
 class HeadersBytesStore:

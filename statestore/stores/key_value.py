@@ -19,10 +19,10 @@ from statestore.errors import DeserializationError, FormatError, StoreClosedErro
 from statestore.errors.readable import shape_of
 from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import Serde
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
-from statestore.stores.entry_columns import HeldColumns
+from statestore.stores.entries.entry_columns import HeldColumns
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator

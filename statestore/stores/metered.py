@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import split_stored
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import split_stored
 from statestore.stores.iterator import StoreIterator
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.typed_store import TypedStore

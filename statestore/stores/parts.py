@@ -9,8 +9,8 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.record_context import RecordContext
 from statestore.recovery.commit.changelog import Changelog
-from statestore.stores.entry_codec import EntryCodec
-from statestore.stores.layer import Drops, Expires, HoldsBack
+from statestore.stores.entries.entry_codec import EntryCodec
+from statestore.stores.layers.layer import Drops, Expires, HoldsBack
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from statestore.bytestore.protocol import Pair
 from statestore.errors import DeserializationError, FormatError, StoreClosedError, StoreError
 from statestore.format.binary_columns import as_one_array
-from statestore.stores.entry_columns import EntryColumns, HeldColumns
+from statestore.stores.entries.entry_columns import EntryColumns, HeldColumns
 from statestore.stores.iterator import StoreIterator
 from statestore.stores.parts import StoreParts
 

@@ -16,13 +16,14 @@ import pyarrow as pa
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.format.binary_columns import Integers
-from statestore.format.session_key import encode_session_key, split_session_key
-from statestore.format.store_format import StoreFormat
-from statestore.format.time_key_columns import encode_session_keys, session_times
-from statestore.format.window_key import MAX_TIME_MS
+from statestore.format.keys.session_key import encode_session_key, split_session_key
+from statestore.format.keys.time_key_columns import encode_session_keys, session_times
+from statestore.format.keys.window_key import MAX_TIME_MS
+from statestore.format.values.store_format import StoreFormat
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
-from statestore.stores.entry_columns import HeldColumns
+from statestore.stores.entries.entry_columns import HeldColumns
+from statestore.stores.entries.segment_scan import Parsed, scan_segments, upper_bound
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
@@ -30,7 +31,6 @@ from statestore.stores.parts import SegmentedParts
 from statestore.stores.read_forms import ReadForms
 from statestore.stores.readable_store import ReadableStore
 from statestore.stores.segment_columns import get_segmented, put_segmented, scan_segmented, times_of
-from statestore.stores.segment_scan import Parsed, scan_segments, upper_bound
 from statestore.stores.supplier import Duration, in_milliseconds
 from statestore.stores.typed_store import TypedStore
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar
 
 from statestore.format.serde import Serde
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.key_value import KeyValueStore, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders
 from statestore.stores.session import SessionStore, SessionStoreWithHeaders

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, ClassVar, TypeVar
 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, check_store_name, require_milliseconds
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 
 Duration = timedelta | int
 """A time span; an int is milliseconds."""

@@ -13,11 +13,11 @@ from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import Change
 from statestore.bytestore.record_context import ProcessingContext
 from statestore.bytestore.upgrades.upgrading import UpgradeProgress, upgradable
-from statestore.format.store_format import StoreFormat
-from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.value_timestamp import UNKNOWN_TIMESTAMP_MS
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
-from statestore.stores.codec import ValueCodec
+from statestore.stores.entries.codec import ValueCodec
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.parts import StoreParts, StoreStack
 from statestore.stores.readable_store import WRITES, ReadableStore

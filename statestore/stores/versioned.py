@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar, overload
 
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.kinds.versioned_rows import NOT_PUT, FoundVersion, VersionedRows
-from statestore.format.store_format import StoreFormat
-from statestore.format.window_key import MAX_TIME_MS, check_time
+from statestore.format.keys.window_key import MAX_TIME_MS, check_time
+from statestore.format.values.store_format import StoreFormat
 from statestore.headers import Headers
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders, VersionedRecord, VersionedRecordWithHeaders

@@ -16,12 +16,13 @@ from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import Pair
 from statestore.errors import DeserializationError, FormatError
-from statestore.format.store_format import StoreFormat
-from statestore.format.time_key_columns import encode_window_keys
-from statestore.format.window_key import MAX_SEQUENCE, MAX_TIME_MS, check_time, encode_window_key, split_window_key
+from statestore.format.keys.time_key_columns import encode_window_keys
+from statestore.format.keys.window_key import MAX_SEQUENCE, MAX_TIME_MS, check_time, encode_window_key, split_window_key
+from statestore.format.values.store_format import StoreFormat
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
-from statestore.stores.entry_columns import HeldColumns
+from statestore.stores.entries.entry_columns import HeldColumns
+from statestore.stores.entries.segment_scan import Parsed, scan_segments, segment_scans, upper_bound
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
@@ -29,7 +30,6 @@ from statestore.stores.parts import SegmentedParts
 from statestore.stores.read_forms import ReadForms
 from statestore.stores.readable_store import ReadableStore
 from statestore.stores.segment_columns import get_segmented, put_segmented, times_of
-from statestore.stores.segment_scan import Parsed, scan_segments, segment_scans, upper_bound
 from statestore.stores.supplier import Duration, in_milliseconds
 from statestore.stores.typed_store import TypedStore
 

@@ -7,7 +7,7 @@ from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.format.stored_value import upgrade_between
+from statestore.format.values.stored_value import upgrade_between
 from statestore.recovery.commit.changelog import restored_changes
 from statestore.recovery.restore.from_deltas import replay_versions
 from statestore.testing.topic_logs import StoreLog

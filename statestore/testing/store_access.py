@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 from statestore.headers import Headers
-from statestore.stores.codec import ValueCodec
+from statestore.stores.entries.codec import ValueCodec
 from statestore.stores.holders import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.key_value import KeyValueStore, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders
 from statestore.stores.session import SessionStore, SessionStoreWithHeaders

@@ -10,7 +10,7 @@ import pytest
 
 from statestore import stores
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.stores.layer import ByteStoreLayer
+from statestore.stores.layers.layer import ByteStoreLayer
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,7 +34,9 @@ def test_a_state_is_made_by_one_maker(step: str) -> None:
 
 
 def test_layers_of_stores_are_stacked_in_one_place() -> None:
-    rooms = (importlib.import_module(room.name) for room in pkgutil.iter_modules(stores.__path__, "statestore.stores."))
+    rooms = (
+        importlib.import_module(room.name) for room in pkgutil.walk_packages(stores.__path__, "statestore.stores.")
+    )
     layers = {
         name
         for room in rooms

@@ -12,7 +12,7 @@ import pytest
 import statestore.stores
 from statestore import Stores
 from statestore.bytestore.protocol import ByteStore
-from statestore.stores.layer import ByteStoreLayer
+from statestore.stores.layers.layer import ByteStoreLayer
 from statestore.stores.readable_store import ReadableStore
 from statestore.stores.typed_store import TypedStore
 from tests.conformance import stacks
@@ -24,7 +24,7 @@ CASES = [case for kind in KINDS for case in cases(kind)]
 
 def classes() -> Iterator[type]:
     """Yield every class that is defined in statestore.stores."""
-    for module in pkgutil.iter_modules(statestore.stores.__path__, "statestore.stores."):
+    for module in pkgutil.walk_packages(statestore.stores.__path__, "statestore.stores."):
         for _, found in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if found.__module__ == module.name:
                 yield found

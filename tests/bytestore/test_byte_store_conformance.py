@@ -21,14 +21,14 @@ from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.bytestore.write_sets.spilling_write_set import SpilledWrites, SpillingWriteSet
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import StoreClosedError
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import Changelog
-from statestore.stores.caching import CachingLayer, WrittenFor
-from statestore.stores.changelogging import ChangeLoggingLayer
-from statestore.stores.expiring import ExpiringLayer, Expiry, TimeToLive
-from statestore.stores.layer import ByteStoreLayer
-from statestore.stores.retaining import RetainingLayer
+from statestore.stores.layers.caching import CachingLayer, WrittenFor
+from statestore.stores.layers.changelogging import ChangeLoggingLayer
+from statestore.stores.layers.expiring import ExpiringLayer, Expiry, TimeToLive
+from statestore.stores.layers.layer import ByteStoreLayer
+from statestore.stores.layers.retaining import RetainingLayer
 from statestore.testing.faults import FaultPlan, FaultyLocalDirectory
 from statestore.testing.faults.injector import Injector
 from statestore.testing.faults.journal import FaultJournal

@@ -12,7 +12,7 @@ from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, Times, l
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_of
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 
 INTERVAL_MS = 100
 KEYS = st.binary(max_size=2)

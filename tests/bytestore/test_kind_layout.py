@@ -15,9 +15,9 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.version_intervals import intervals_by_key, intervals_of_key
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.errors import FormatError
-from statestore.format.session_key import encode_session_key
-from statestore.format.store_format import StoreFormat
-from statestore.format.window_key import MAX_TIME_MS, encode_window_key
+from statestore.format.keys.session_key import encode_session_key
+from statestore.format.keys.window_key import MAX_TIME_MS, encode_window_key
+from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.commit.changelog import ChangelogRecord, restored_changes
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 

@@ -13,11 +13,11 @@ from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.bytestore.protocol import ByteStore
-from statestore.format.header_bytes import encode_headers
-from statestore.format.session_key import encode_session_key
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import join_stored
-from statestore.format.window_key import encode_window_key
+from statestore.format.keys.session_key import encode_session_key
+from statestore.format.keys.window_key import encode_window_key
+from statestore.format.records.header_bytes import encode_headers
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import join_stored
 from tests.support.golden.kafka_streams import FIXTURES, load_fixture
 from tests.support.golden.task_directories import APPLICATION, KINDS, SEGMENT_MS, as_json, logical_entries, spec_of
 from tests.support.java.reader import ReadRequest, read_with_kafka_streams

@@ -20,9 +20,9 @@ from statestore.bytestore.upgrades.opening import open_store
 from statestore.bytestore.upgrades.upgrading import UpgradeProgress, UpgradingByteStore, upgradable
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import StoreClosedError, StoreError, StoreFormatError
-from statestore.format.store_format import StoreFormat
-from statestore.format.value_timestamp import encode_value_timestamp
-from statestore.format.versioned_row import encode_latest_row
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.value_timestamp import encode_value_timestamp
+from statestore.format.values.versioned_row import encode_latest_row
 
 OLDER, NEWER = "store:older", "store:newer"
 SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None

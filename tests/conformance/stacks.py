@@ -35,10 +35,10 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import open_store
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import ChangelogRecord, EveryWrite
-from statestore.stores.expiring import Expiry
+from statestore.stores.layers.expiring import Expiry
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.supplier import BytesStoreSupplier
 

@@ -11,7 +11,7 @@ from statestore import Headers, ResultOrder, VersionedRecord, VersionedRecordWit
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, segment_of
 from statestore.bytestore.kinds.versioned_rows import NOT_PUT
 from statestore.errors import StoreClosedError, StoreError
-from statestore.format.header_bytes import parse_count
+from statestore.format.records.header_bytes import parse_count
 from tests.conformance import checks
 from tests.conformance.stacks import HEADERS, RECORD_HEADERS, VERSIONED, Stack, cases, stack_of
 

@@ -10,8 +10,8 @@ import pytest
 
 from statestore import Headers, StoreIterator, Windowed
 from statestore.bytestore.kinds.segments import segment_of
-from statestore.format.header_bytes import parse_count
-from statestore.format.window_key import encode_window_key
+from statestore.format.keys.window_key import encode_window_key
+from statestore.format.records.header_bytes import parse_count
 from tests.conformance import checks
 from tests.conformance.stacks import (
     HEADERS,

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from statestore.connect.converters.avro import AvroConverter
-from statestore.connect.converters.avro_schema import schema_to_avro
+from statestore.connect.converters.avro.avro_converter import AvroConverter
+from statestore.connect.converters.avro.avro_schema import schema_to_avro
 from statestore.connect.converters.registry import header_converter
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Int32

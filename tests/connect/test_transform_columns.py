@@ -41,7 +41,7 @@ from statestore.connect.transforms.step import Step
 from statestore.connect.transforms.transformation import Transformation
 from statestore.connect.transforms.typed_columns import schema_of, type_of_schema
 from statestore.errors import DataException, NullValueException
-from statestore.format.header_columns import HEADERS_TYPE
+from statestore.format.records.header_columns import HEADERS_TYPE
 from statestore.headers.record_columns import ORIGIN
 
 

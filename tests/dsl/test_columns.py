@@ -22,7 +22,7 @@ from statestore import (
     ValueTimestampHeaders,
     Windowed,
 )
-from statestore.dsl.aggregable_stream import ReducibleStream
+from statestore.dsl.aggregates.aggregable_stream import ReducibleStream
 from statestore.dsl.emit_strategy import EmitStrategy
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.ktable import KTable
@@ -30,7 +30,7 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors import time_queue
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windows import SessionWindows, TimeWindows
-from statestore.format.due_key import time_and_key
+from statestore.format.keys.due_key import time_and_key
 from statestore.middleware import Interceptor
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext

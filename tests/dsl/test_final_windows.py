@@ -11,7 +11,7 @@ from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.windows import TimeWindows
-from statestore.format.due_key import due_key, started_key, window_end_key
+from statestore.format.keys.due_key import due_key, started_key, window_end_key
 from statestore.stores.key_value import KeyValueStore
 from statestore.stores.window import WindowStore
 from tests.support.dsl.runs import TEXT, DslRun

@@ -22,15 +22,15 @@ from statestore.dsl.join_serdes import (
     buffered_record_serde,
     waiting_key_serde,
 )
-from statestore.dsl.joined import Joined, StreamJoined
+from statestore.dsl.joins.joined import Joined, StreamJoined
 from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windows import JoinWindows, TimeWindows
 from statestore.errors import StateStoreError, TopologyError
-from statestore.format.buffered_record import BufferedRecord, decode_buffered_record, encode_buffered_record
-from statestore.format.waiting_values import WaitingValue, decode_waiting_values, encode_waiting_values
+from statestore.format.values.buffered_record import BufferedRecord, decode_buffered_record, encode_buffered_record
+from statestore.format.values.waiting_values import WaitingValue, decode_waiting_values, encode_waiting_values
 from statestore.headers import Headers
 from statestore.recovery.making.record_keys import record_keys
 from statestore.recovery.metadata.state_metadata import StateMetadata

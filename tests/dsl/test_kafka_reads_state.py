@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from statestore import Headers, Serdes
-from statestore.dsl.aggregate import Aggregate
+from statestore.dsl.aggregates.aggregate import Aggregate
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windows import SessionWindows, TimeWindows
 from statestore.testing import TestRecord, TopologyTestDriver

@@ -17,7 +17,7 @@ from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.suppressed import BufferConfig, Suppressed
 from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
 from statestore.errors import SuppressionBufferFullError, TopologyError
-from statestore.format.buffered_record import BufferedRecord, encode_buffered_record
+from statestore.format.values.buffered_record import BufferedRecord, encode_buffered_record
 from statestore.processor.processor import Processor
 from statestore.stores.key_value import KeyValueStore
 from statestore.testing import TestRecord, TopologyTestDriver

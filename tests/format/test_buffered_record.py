@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError
-from statestore.format.buffered_record import BufferedRecord, decode_logged_record, encode_buffered_record
-from statestore.format.entry_key import session_key, windowed_key
+from statestore.format.keys.entry_key import session_key, windowed_key
+from statestore.format.values.buffered_record import BufferedRecord, decode_logged_record, encode_buffered_record
 from statestore.headers import Headers
 
 GOLDEN: list[dict[str, Any]] = json.loads(

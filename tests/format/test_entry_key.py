@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from statestore.format.entry_key import (
+from statestore.format.keys.entry_key import (
     list_bounds,
     list_entry_key,
     list_index,

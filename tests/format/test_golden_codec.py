@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError, VarintError
-from statestore.format import value_timestamp as timestamped
-from statestore.format import value_timestamp_headers as headed
-from statestore.format.header_bytes import decode_headers, encode_headers
-from statestore.format.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
-from statestore.format.stored_columns import join_columns, split_columns
+from statestore.format.records.header_bytes import decode_headers, encode_headers
+from statestore.format.records.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
+from statestore.format.values import value_timestamp as timestamped
+from statestore.format.values import value_timestamp_headers as headed
+from statestore.format.values.stored_columns import join_columns, split_columns
 from statestore.format.varint import decode_varint, encode_varint
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import NegativeLengthError, TruncatedError
-from statestore.format.header_bytes import decode_headers, encode_headers, header_count, parse_count, parse_headers
+from statestore.format.records.header_bytes import (
+    decode_headers,
+    encode_headers,
+    header_count,
+    parse_count,
+    parse_headers,
+)
 from tests.support.cuts import check_cut_is_noticed
 
 KEYS = st.text(max_size=8) | st.sampled_from(["a", "trace-id", "k" * 70])

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError, VarintError
-from statestore.format.header_bytes import decode_headers, encode_headers, parse_count
-from statestore.format.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
+from statestore.format.records.header_bytes import decode_headers, encode_headers, parse_count
+from statestore.format.records.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
 from tests.support.row_errors import check_row_named
 
 Pairs = list[tuple[str, bytes | None]]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.format.header_columns import HEADERS_TYPE
-from statestore.format.header_lists import add_to_lists, remove_from_lists, rows_of_headers, rows_with_key
+from statestore.format.records.header_columns import HEADERS_TYPE
+from statestore.format.records.header_lists import add_to_lists, remove_from_lists, rows_of_headers, rows_with_key
 
 KEYS = st.sampled_from(["", "a", "b", "ä"])
 Pairs = list[tuple[str, bytes | None]]

@@ -13,12 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError, VarintError
-from statestore.format.header_bytes import decode_headers, encode_headers
-from statestore.format.message_v0_v1 import decode_message
 from statestore.format.offset_checkpoint import decode_offset_checkpoint
 from statestore.format.position import decode_position
-from statestore.format.record_v2 import decode_record
-from statestore.format.value_timestamp_headers import plain_value, split_value_timestamp_headers, timestamped_value
+from statestore.format.records.header_bytes import decode_headers, encode_headers
+from statestore.format.records.message_v0_v1 import decode_message
+from statestore.format.records.record_v2 import decode_record
+from statestore.format.values.value_timestamp_headers import (
+    plain_value,
+    split_value_timestamp_headers,
+    timestamped_value,
+)
 from statestore.kip82.avro_text_map import decode_text_map, encode_text_map
 from statestore.kip82.early_header_bytes import decode_early_headers, encode_early_headers
 from statestore.kip82.id_header_bytes import IdForm, decode_id_headers, encode_id_headers

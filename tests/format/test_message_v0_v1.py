@@ -13,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import ChecksumError
-from statestore.format.message_v0_v1 import NO_TIMESTAMP, OVERHEAD_BYTES, MessageV0V1, decode_message, encode_message
+from statestore.format.records.message_v0_v1 import (
+    NO_TIMESTAMP,
+    OVERHEAD_BYTES,
+    MessageV0V1,
+    decode_message,
+    encode_message,
+)
 from statestore.testing.jars import java_command, kafka_streams_jars
 from tests.support.cuts import check_cut_is_noticed
 from tests.support.record_bytes import message_bytes

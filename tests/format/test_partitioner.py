@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.format.partitioner import murmur2_column, partition_column
+from statestore.format.keys.partitioner import murmur2_column, partition_column
 
 KNOWN = {
     b"21": -973932308,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError
-from statestore.format.passed_times import (
+from statestore.format.values.passed_times import (
     decode_passed_columns,
     decode_passed_times,
     encode_passed_columns,

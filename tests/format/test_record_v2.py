@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError
-from statestore.format.record_v2 import BatchBase, RecordV2, decode_record, encode_record, position_of
+from statestore.format.records.record_v2 import BatchBase, RecordV2, decode_record, encode_record, position_of
 from tests.support.cuts import check_cut_is_noticed
 from tests.support.record_bytes import record_bytes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 
 
 def test_numbers_never_change() -> None:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_columns import join_stored_columns, split_stored_columns
-from statestore.format.stored_value import join_stored, split_stored
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_columns import join_stored_columns, split_stored_columns
+from statestore.format.values.stored_value import join_stored, split_stored
 
 each_format = pytest.mark.parametrize("store_format", list(StoreFormat))
 PARTS = st.tuples(st.none() | st.binary(max_size=6), st.integers(-(2**63), 2**63 - 1), st.binary(max_size=150))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import TruncatedError
-from statestore.format.value_timestamp import (
+from statestore.format.values.value_timestamp import (
     convert_to_timestamped_format,
     encode_value_timestamp,
     split_value_timestamp,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from statestore import Headers
 from statestore.errors import FormatError
-from statestore.format.header_bytes import parse_count
+from statestore.format.records.header_bytes import parse_count
 from statestore.headers.expiry_header import (
     EXPIRY_HEADER,
     NO_EXPIRY_MS,

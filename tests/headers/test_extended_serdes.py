@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from statestore.errors import DeserializationError, HeadersFrozenError, SerializationError
-from statestore.format.header_bytes import encode_headers, parse_count
+from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.format.serde import HeaderSerde, Serde, Serdes
 from statestore.headers import Headers
 from statestore.headers.extended_serdes import ExtendedDeserializer, ExtendedSerializer, serde_of

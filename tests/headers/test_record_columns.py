@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from statestore import Headers, RecordColumns
 from statestore.errors import FormatError
-from statestore.format.header_columns import HEADERS_TYPE
+from statestore.format.records.header_columns import HEADERS_TYPE
 
 KEYS = st.sampled_from(["", "a", "b", "ä"])
 PAIRS = st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=4)), max_size=5)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError, HeadersFrozenError, TruncatedError
-from statestore.format.header_bytes import decode_headers, encode_headers, parse_count
+from statestore.format.records.header_bytes import decode_headers, encode_headers, parse_count
 from statestore.headers import Header, Headers
 
 Pairs = list[tuple[str, bytes | None]]

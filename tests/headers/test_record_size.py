@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.format.message_v0_v1 import MessageV0V1, encode_message
-from statestore.format.record_v2 import RecordV2, encode_record
+from statestore.format.records.message_v0_v1 import MessageV0V1, encode_message
+from statestore.format.records.record_v2 import RecordV2, encode_record
 from statestore.headers.record_size import size_of
 
 BYTES = st.none() | st.binary(max_size=4) | st.sampled_from([b"x" * 63, b"x" * 64, b"x" * 9000])

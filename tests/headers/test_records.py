@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from statestore.errors import HeadersFrozenError, RecordSentError
-from statestore.format.header_bytes import encode_headers, parse_count
+from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.headers import ConsumerRecord, Header, Headers, ProducerRecord, TimestampType
 from statestore.headers.records import NO_TIMESTAMP
 

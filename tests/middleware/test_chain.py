@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from statestore import ConsumerRecord, Headers, ProducerRecord
 from statestore.errors import ChainOrderError, ConfigException, ProcessorError, RecordRefusedError
-from statestore.format.header_bytes import parse_count
+from statestore.format.records.header_bytes import parse_count
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.topic_columns import (
     SinkFields,

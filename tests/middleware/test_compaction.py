@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError
-from statestore.format.header_bytes import encode_headers, parse_count
+from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
 from statestore.middleware.lifetime.compaction import COMPACTION_HEADER, compacted, compacted_columns
 from statestore.recovery.commit.changelog import ChangelogRecord

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from statestore import Headers
 from statestore.errors import ChainOrderError, CompactHeadersError, ConfigException, FormatError, HeaderRangeError
-from statestore.format.header_bytes import parse_count
+from statestore.format.records.header_bytes import parse_count
 from statestore.kip82.id_headers import HeaderIds, from_id_bytes, to_id_bytes
 from statestore.middleware import Chain, Interceptor
 from statestore.middleware.size.compact_headers import COMPACT_HEADER, CompactHeaders

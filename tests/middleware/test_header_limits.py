@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from statestore import ConsumerRecord, Headers
 from statestore.errors import ConfigException, HeaderLimitError
-from statestore.format.header_bytes import parse_count
+from statestore.format.records.header_bytes import parse_count
 from statestore.format.varint import encode_varint
 from statestore.headers.topic_columns import SourceFields, source_batch
 from statestore.interception.chain import chain_of

@@ -18,8 +18,8 @@ from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.bytestore.protocol import ByteStore
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import join_stored
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import join_stored
 from statestore.recovery.commit.changelog import ChangelogRecord, restored_changes
 from tests.conformance.stacks import NAME, PLAIN, SCRATCH, TIMESTAMP_MS, Entry, Kind, Stack, cases
 from tests.model.models import Model

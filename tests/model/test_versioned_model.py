@@ -10,7 +10,7 @@ from statestore import Headers, ResultOrder
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.versioned_rows import NOT_PUT, VersionedRows
-from statestore.format.window_key import MAX_TIME_MS
+from statestore.format.keys.window_key import MAX_TIME_MS
 from tests.conformance.stacks import HEADERS, VERSIONED
 from tests.model.machines import SETTINGS, StoreMachine
 from tests.model.models import VersionedModel, found

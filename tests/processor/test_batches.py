@@ -29,7 +29,7 @@ from statestore import (
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import ProcessorError, TopologyError
-from statestore.format.header_bytes import parse_count
+from statestore.format.records.header_bytes import parse_count
 from statestore.headers.topic_columns import SourceFields, source_batch
 from statestore.interception.failures import FailureHandling
 from statestore.processor.context import TaskRecordContext

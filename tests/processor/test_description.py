@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from statestore import NodeDescription, Processor, Serdes, StoreBuilder, Stores, Topology
-from statestore.processor.drawing import draw
+from statestore.processor.pictures.drawing import draw
 
 BYTES = Serdes.bytes()
 SVG = "{http://www.w3.org/2000/svg}"

@@ -6,7 +6,7 @@ import pytest
 
 from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Topology
 from statestore.errors import ProcessorError
-from statestore.format.header_bytes import encode_headers
+from statestore.format.records.header_bytes import encode_headers
 from statestore.headers.topic_columns import SourceFields
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task

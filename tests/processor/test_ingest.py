@@ -6,7 +6,7 @@ import pytest
 
 from statestore import ConsumerRecord, Headers
 from statestore.errors import ProcessorError
-from statestore.format.header_bytes import encode_headers, parse_count
+from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.headers.topic_columns import SourceFields
 from statestore.middleware import IngestedRecord
 from tests.support.ingest import ingest_records

@@ -6,8 +6,8 @@ import pytest
 
 from statestore import Processor, Serdes, Topology
 from statestore.errors import TopologyError
-from statestore.format.due_key import TIMER_KEYS
-from statestore.format.entry_key import LIST_KEYS
+from statestore.format.keys.due_key import TIMER_KEYS
+from statestore.format.keys.entry_key import LIST_KEYS
 from statestore.operators.keyed_state import keyed_state_store
 from statestore.operators.timers import timer_store
 from statestore.processor.nodes import SinkNode, SourceNode

@@ -10,7 +10,7 @@ from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Sto
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import DeserializationError, ProcessorError, SerializationError, TopologyError, UnknownTopicError
-from statestore.format.header_bytes import encode_headers, parse_count
+from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.headers.topic_columns import SourceFields
 from statestore.interception.failures import FailureHandling
 from statestore.processor.context import TaskRecordContext

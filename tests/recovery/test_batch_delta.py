@@ -17,9 +17,9 @@ from statestore.errors import (
     LocalDiskFullError,
     SpilledDeltaCorruptedError,
 )
-from statestore.format.header_bytes import encode_headers
-from statestore.format.header_columns import HEADERS_TYPE
-from statestore.format.store_format import StoreFormat
+from statestore.format.records.header_bytes import encode_headers
+from statestore.format.records.header_columns import HEADERS_TYPE
+from statestore.format.values.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.batch_delta import BatchDelta
 from statestore.recovery.commit.changelog import ChangelogRecord, batch_changelog

@@ -11,8 +11,8 @@ import pytest
 
 from statestore import Headers
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import join_stored
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import join_stored
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import batch_changelog
 from statestore.recovery.commit.delta import DeltaInfo, encode_counted_delta

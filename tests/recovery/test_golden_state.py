@@ -9,7 +9,7 @@ import pytest
 
 from statestore.bytestore.kinds.contents import stored_entries
 from statestore.errors import CommitPointerError, DurableFileCorruptedError
-from statestore.format.header_bytes import encode_headers
+from statestore.format.records.header_bytes import encode_headers
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.commit.punctuations import RecordedPunctuation
 from statestore.recovery.fences.fence import read_fences

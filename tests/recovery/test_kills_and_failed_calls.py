@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local import local_copy
 from statestore.recovery.local.local_directory import LocalDirectory

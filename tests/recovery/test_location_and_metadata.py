@@ -17,7 +17,7 @@ from statestore.errors import (
     StoreFormatError,
     TopologyChangedError,
 )
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.ownership import claim

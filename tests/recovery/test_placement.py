@@ -9,8 +9,8 @@ import pytest
 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import KeyPlacementError, NewStateError, UnknownRecordKeyError
-from statestore.format.partitioner import partition_column
-from statestore.format.store_format import StoreFormat
+from statestore.format.keys.partitioner import partition_column
+from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.placement import Placement
 from statestore.recovery.metadata.state_metadata import StateMetadata

@@ -18,10 +18,10 @@ from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, FormatError
-from statestore.format.due_key import timer_key
-from statestore.format.entry_key import list_entry_key, map_entry_key, sized
-from statestore.format.store_format import StoreFormat
-from statestore.format.value_timestamp_headers import encode_value_timestamp_headers
+from statestore.format.keys.due_key import timer_key
+from statestore.format.keys.entry_key import list_entry_key, map_entry_key, sized
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.value_timestamp_headers import encode_value_timestamp_headers
 from statestore.operators.keyed_state import keyed_state_store
 from statestore.operators.timers import Timers, timer_store
 from statestore.processor.operator import Operator

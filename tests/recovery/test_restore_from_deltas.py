@@ -13,9 +13,9 @@ from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.errors import DurableFileCorruptedError, DurableFileMissingError
-from statestore.format.header_bytes import encode_headers
-from statestore.format.store_format import StoreFormat
-from statestore.format.window_key import encode_window_key
+from statestore.format.keys.window_key import encode_window_key
+from statestore.format.records.header_bytes import encode_headers
+from statestore.format.values.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import batch_changelog
 from statestore.recovery.commit.delta import DeltaInfo, encode_delta

@@ -14,7 +14,7 @@ from statestore.errors import (
     LocalStateCorruptedError,
     LocationMismatchError,
 )
-from statestore.format.header_bytes import encode_headers
+from statestore.format.records.header_bytes import encode_headers
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.figures import CommitFigures

@@ -10,8 +10,8 @@ import pytest
 from statestore import Headers, Serdes, Stores
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.errors import LocalDirectoryError, SpilledDeltaCorruptedError
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import split_stored
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import split_stored
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.changelog import ChangelogRecord

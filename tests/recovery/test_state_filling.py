@@ -14,7 +14,7 @@ from statestore.errors import (
     TargetNotEmptyError,
     TopologyChangedError,
 )
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation

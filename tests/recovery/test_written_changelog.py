@@ -16,14 +16,14 @@ from statestore.bytestore.protocol import Change
 from statestore.bytestore.record_context import WrittenRow
 from statestore.bytestore.row_changes import RowChanges
 from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
-from statestore.format.header_bytes import encode_headers
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import join_stored
+from statestore.format.records.header_bytes import encode_headers
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import join_stored
 from statestore.headers.record_columns import RecordColumns
 from statestore.recovery.commit.batch_delta import BatchDelta
 from statestore.recovery.commit.changelog import ChangelogRecord, batch_changelog
 from statestore.recovery.commit.delta import Delta, DeltaInfo, changelog_records
-from statestore.stores.changelogging import ChangeLoggingLayer
+from statestore.stores.layers.changelogging import ChangeLoggingLayer
 from tests.support.recovery.spilling import small_space
 
 Step = tuple[str, list[Change], int]

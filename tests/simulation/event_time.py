@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from statestore import Serdes, Topology
 from statestore.dsl import EmitStrategy, KStream, Materialized, SessionWindows, StreamsBuilder, TimeWindows
-from statestore.format.header_bytes import encode_headers
+from statestore.format.records.header_bytes import encode_headers
 from statestore.headers.topic_columns import source_batch
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task

@@ -389,14 +389,14 @@ MUTATIONS = (
     ),
     Mutation(
         "what has expired is read as long as it is there",
-        "stores.expiring",
+        "stores.layers.expiring",
         "ExpiringLayer.get",
         "expiry_ms > self._clock_ms()",
         "True",
     ),
     Mutation(
         "an entry goes before its time",
-        "stores.expiring",
+        "stores.layers.expiring",
         "ExpiringLayer.delete_expired",
         "self._times.due(self._clock_ms())",
         "self._times.due(self._clock_ms() + 50)",

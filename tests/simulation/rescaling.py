@@ -19,8 +19,8 @@ from statestore.errors import (
     StateStoreError,
     TargetNotEmptyError,
 )
-from statestore.format.session_key import SESSION_SUFFIX_SIZE
-from statestore.format.window_key import WINDOW_SUFFIX_SIZE
+from statestore.format.keys.session_key import SESSION_SUFFIX_SIZE
+from statestore.format.keys.window_key import WINDOW_SUFFIX_SIZE
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.making.rescale import committed_pointers, rescale, state_to_rescale

@@ -23,8 +23,8 @@ from tests.support.kafka.totals_application import Amount, Model, run_in_kafka_s
 from tests.support.tools.page_commands import PageCommands
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.cli.app import main
-from upgrade_tools.cli.entry_documents import entry_documents
 from upgrade_tools.cli.exit_codes import ExitCode
+from upgrade_tools.cli.printing.entry_documents import entry_documents
 from upgrade_tools.errors import GroupOffsetsError
 from upgrade_tools.states.detection import open_state
 from upgrade_tools.states.state import StateOptions

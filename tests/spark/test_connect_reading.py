@@ -35,9 +35,9 @@ from statestore.spark import (
     stateful,
     write_initial_state,
 )
-from statestore.spark.compaction import compacted_rows
+from statestore.spark.checkpoints.rescale import Rescaled
+from statestore.spark.dataframes.compaction import compacted_rows
 from statestore.spark.datasource.options import MAX_POINTERS_BYTES
-from statestore.spark.rescale import Rescaled
 from tests.support.clusters.connect import THEIRS, ClientFailure, ConnectClient, ConnectServer
 from tests.support.recovery.s3_server import S3, SECRET_KEY
 from tests.support.spark.queries import KAFKA_ROWS, run_to_the_end

@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType
 
 from statestore import BatchProcessor, Serdes
-from statestore.dsl.aggregate import Aggregate
+from statestore.dsl.aggregates.aggregate import Aggregate
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.windows import JoinWindows, TimeWindows
 from statestore.errors import AggregatesError, InputError, RecordColumnsError, TopologyError
 from statestore.spark import read_store
-from statestore.spark.dataframe_streams import DataFrameStreams
-from statestore.spark.to_records import RecordOptions, to_records
+from statestore.spark.dataframes.dataframe_streams import DataFrameStreams
+from statestore.spark.dataframes.to_records import RecordOptions, to_records
 from statestore.testing import TopologyTestDriver
 from tests.support.spark.queries import run_to_the_end
 

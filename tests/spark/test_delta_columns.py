@@ -17,8 +17,8 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.bytestore.record_context import NoRecord
 from statestore.errors import DurableFileCorruptedError
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import join_stored
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import join_stored
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
@@ -28,8 +28,8 @@ from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark.datasource.row_filter import EVERY_ROW
 from statestore.spark.datasource.store_columns import asked_columns, entry_columns
-from statestore.stores.changelogging import ChangeLoggingLayer
-from statestore.stores.retaining import RetainingLayer
+from statestore.stores.layers.changelogging import ChangeLoggingLayer
+from statestore.stores.layers.retaining import RetainingLayer
 
 HEADERS = Headers([("trace", b"1"), ("trace", None)]).to_bytes()
 WITHOUT_VERSIONS = [kind for kind in StoreType if kind.store_kind is not StoreKind.VERSIONED]

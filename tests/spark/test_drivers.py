@@ -10,10 +10,10 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from orders import running_total_topology, seeded_orders
 from statestore.spark import drivers, stateful
-from statestore.spark.blobs import BLOB
 from statestore.spark.drivers import CollectedOutput, in_frames
 from statestore.spark.figures import FIGURES, ShardFigures
-from statestore.spark.shard_call import ShardResult
+from statestore.spark.shards.blobs import BLOB
+from statestore.spark.shards.shard_call import ShardResult
 from tests.support.spark.arrow_output import batches_of_output
 from tests.support.spark.queries import SHARDS, OrderQuery, run_to_the_end
 

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from orders import Order, running_total_topology, seeded_orders, write_orders
 from statestore import Headers
-from statestore.format.partitioner import partition_column
+from statestore.format.keys.partitioner import partition_column
 from statestore.recovery.commit.figures import (
     DeltaFigures,
     RestoreFigures,

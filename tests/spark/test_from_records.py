@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from statestore import Serdes
 from statestore.errors import RecordColumnsError
 from statestore.spark import from_records, to_records
-from statestore.spark.schema import OUTPUT_SCHEMA
+from statestore.spark.shards.schema import OUTPUT_SCHEMA
 from tests.support.spark.versions import not_in_spark_4_0
 
 AT = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)

@@ -20,10 +20,10 @@ from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.schema import Schema, SchemaAndValue
 from statestore.errors import ConfigException, DataException
-from statestore.format.header_columns import HEADERS_TYPE
+from statestore.format.records.header_columns import HEADERS_TYPE
 from statestore.spark import header_functions as hf
 from statestore.spark.header_functions.conversion import _Reader, _schema_and_type, _Viewer
-from statestore.spark.schema import HEADERS
+from statestore.spark.shards.schema import HEADERS
 from tests.support.spark.versions import not_in_spark_4_0
 
 pytestmark = not_in_spark_4_0

@@ -23,7 +23,7 @@ from statestore.connect import ConnectIngest
 from statestore.connect.values.strict import STRICT
 from statestore.errors import ConfigException, DataException
 from statestore.spark import header_functions as hf
-from statestore.spark.schema import HEADERS
+from statestore.spark.shards.schema import HEADERS
 from tests.support.spark.queries import spark_settings
 
 MODES = {

@@ -23,7 +23,7 @@ from statestore.errors import (
     TransactionAbortedError,
     TransactionFencedError,
 )
-from statestore.format.partitioner import partition_column
+from statestore.format.keys.partitioner import partition_column
 from statestore.spark.kafka_sink.cluster import KafkaCluster
 from statestore.spark.kafka_sink.markers import Marker, MarkerKey, MarkerTopic, RunMarker
 from statestore.spark.kafka_sink.partition import BatchPlan, PartitionWritten, Writer, write_partition

@@ -12,7 +12,7 @@ from customer_totals import customer_totals_topology
 from statestore import ExpiredTimer, Headers, KeyContext, Processor, Record, Serdes, StatefulProcessorHandle
 from statestore.connect import ConnectIngest
 from statestore.errors import InputError, OutputFrameError, ProcessorError, StateHandleError
-from statestore.format.header_bytes import encode_headers
+from statestore.format.records.header_bytes import encode_headers
 from statestore.operators import per_key
 from statestore.spark import HeaderStatefulProcessor
 from statestore.testing import TopologyTestDriver

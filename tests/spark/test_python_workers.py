@@ -20,7 +20,7 @@ from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.drivers import light_processor
-from statestore.spark.shard_call import ShardCall
+from statestore.spark.shards.shard_call import ShardCall
 from tests.support.spark.queries import OrderQuery
 
 ARCHIVE = Path(pyspark.__file__).parent / "python/lib/pyspark.zip"
@@ -102,8 +102,8 @@ def test_all_workers_of_a_query_are_forks_of_one_daemon(order_query: OrderQuery)
 # Freed arrays of 64 MiB, as a batch leaves them to a worker that waits for the next one.
 FREED = """
 import numpy, pyarrow as pa
-from statestore.spark.pack import Pack
-from statestore.spark.unpack import unpack
+from statestore.spark.shards.pack import Pack
+from statestore.spark.shards.unpack import unpack
 def anonymous_mib():
     (line,) = (line for line in open("/proc/self/status") if line.startswith("RssAnon:"))
     return int(line.split()[1]) // 1024

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from statestore.headers.topic_columns import SourceFields, source_records
-from statestore.spark.blobs import INPUT, encode_blob
-from statestore.spark.record_order import batches_in_order, records_in_order
+from statestore.spark.shards.blobs import INPUT, encode_blob
+from statestore.spark.shards.record_order import batches_in_order, records_in_order
 
 Place = tuple[str, int]
 

@@ -12,7 +12,7 @@ from statestore import ConsumerRecord, Serdes, Stores
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
 from statestore.middleware.lifetime.compaction import COMPACTION_HEADER, compacted
 from statestore.spark import register_data_source, write_initial_state
-from statestore.spark.compaction import compacted_rows
+from statestore.spark.dataframes.compaction import compacted_rows
 
 SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, "

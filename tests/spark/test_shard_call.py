@@ -20,9 +20,9 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
-from statestore.spark import shard_call as shard_call_module
-from statestore.spark.blobs import BLOB_BYTES, INPUT, decode_blob, encode_blob
-from statestore.spark.shard_call import ShardCall, ShardResult
+from statestore.spark.shards import shard_call as shard_call_module
+from statestore.spark.shards.blobs import BLOB_BYTES, INPUT, decode_blob, encode_blob
+from statestore.spark.shards.shard_call import ShardCall, ShardResult
 from tests.support.processors import HoldingBack, Passing
 from tests.support.recovery.spilling import run_on_small_disk
 

@@ -14,7 +14,7 @@ from statestore.errors import SparkVersionError
 from statestore.spark import from_records, read_pointers, spark_versions
 from statestore.spark.datasource.source import HeaderStateDataSource
 from statestore.spark.header_functions import typed_headers
-from statestore.spark.schema import OUTPUT_SCHEMA
+from statestore.spark.shards.schema import OUTPUT_SCHEMA
 from tests.support.spark.queries import SECOND_CHECKPOINT_FORMAT, spark_settings
 from tests.support.spark.versions import only_in_spark_4_0
 

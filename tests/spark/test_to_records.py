@@ -18,8 +18,8 @@ from statestore import Serdes
 from statestore.errors import RecordColumnsError
 from statestore.format.serde import STANDARD_SERDES, Serde, standard_serde
 from statestore.spark import to_records
-from statestore.spark.encodings import decode, encode, is_malformed
-from statestore.spark.schema import check_input_schema
+from statestore.spark.dataframes.encodings import decode, encode, is_malformed
+from statestore.spark.shards.schema import check_input_schema
 
 NUMBERS = {
     "int32": ("int", [0, 1, -1, 127, -128, 2**31 - 1, -(2**31), None]),

@@ -11,10 +11,15 @@ from hypothesis import strategies as st
 from statestore import AggregationWithHeaders, Headers, ResultOrder, ValueTimestampHeaders, Windowed
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, segment_prefix
 from statestore.errors import FormatError, SerializationError, StateStoreError, StoreClosedError, StoreError
-from statestore.format.session_key import encode_session_key, split_session_key
-from statestore.format.value_headers import encode_value_headers, split_value_headers
-from statestore.format.versioned_row import decode_latest_row, decode_segment_row, encode_latest_row, encode_segment_row
-from statestore.format.window_key import encode_window_key, split_window_key
+from statestore.format.keys.session_key import encode_session_key, split_session_key
+from statestore.format.keys.window_key import encode_window_key, split_window_key
+from statestore.format.values.value_headers import encode_value_headers, split_value_headers
+from statestore.format.values.versioned_row import (
+    decode_latest_row,
+    decode_segment_row,
+    encode_latest_row,
+    encode_segment_row,
+)
 from tests.stores.in_memory import BUILDERS, GOOD, HEADERS, MAX_MS, NAME, content, put, store_of
 
 

@@ -17,11 +17,11 @@ from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.format.due_key import due_key
-from statestore.format.store_format import StoreFormat
+from statestore.format.keys.due_key import due_key
+from statestore.format.values.store_format import StoreFormat
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
 from statestore.processor.context import TaskRecordContext
-from statestore.stores.expiring import Expiry, ExpiryTimes, TimeToLive
+from statestore.stores.layers.expiring import Expiry, ExpiryTimes, TimeToLive
 from tests.conformance.stacks import HEADERS, KEY_VALUE, SCRATCH, TIMESTAMP_MS, hold
 
 KEYS = st.binary(max_size=2)  # short, so that they collide

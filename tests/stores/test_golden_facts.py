@@ -13,7 +13,7 @@ from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.segments import segment_of
 from statestore.bytestore.kinds.shard_layout import column_family
 from statestore.format.serde import Serdes
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 from statestore.headers import Headers
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import EveryWrite, restored_changes

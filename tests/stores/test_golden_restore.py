@@ -9,11 +9,11 @@ from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.write_sets.spilling import SpillSpace
-from statestore.format.session_key import split_session_key
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import join_stored, split_stored
-from statestore.format.versioned_row import decode_segment_row
-from statestore.format.window_key import split_window_key
+from statestore.format.keys.session_key import split_session_key
+from statestore.format.keys.window_key import split_window_key
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import join_stored, split_stored
+from statestore.format.values.versioned_row import decode_segment_row
 from statestore.headers import Headers
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.batch_end import BatchEnd

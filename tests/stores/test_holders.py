@@ -10,7 +10,7 @@ import pytest
 
 from statestore import Headers, Serdes, Stores
 from statestore.bytestore.engines.memory import MemoryByteStore
-from statestore.format.header_bytes import encode_headers
+from statestore.format.records.header_bytes import encode_headers
 from statestore.stores import holders
 
 PAIRS = [("a", b"1"), ("a", None)]

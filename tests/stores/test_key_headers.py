@@ -18,7 +18,7 @@ from statestore import (
 )
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.errors import SerializationError
-from statestore.format.header_bytes import parse_count
+from statestore.format.records.header_bytes import parse_count
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import ChangelogRecord, EveryWrite
 from statestore.stores.stores import StoreBuilder

@@ -10,7 +10,7 @@ from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.shard_layout import column_family
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import SerializationError, StoreClosedError, StoreError
-from statestore.format.header_bytes import parse_count
+from statestore.format.records.header_bytes import parse_count
 
 BUILDER = Stores.timestamped_key_value_store_with_headers_builder(
     Stores.persistent_timestamped_key_value_store_with_headers("totals"), Serdes.string(), Serdes.int64()

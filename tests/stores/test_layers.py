@@ -31,7 +31,7 @@ from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.recovery.commit.changelog import batch_changelog
 from statestore.stores import builder as stacking
-from statestore.stores.layer import ByteStoreLayer
+from statestore.stores.layers.layer import ByteStoreLayer
 
 STORE, HOUR_MS = "s", 3_600_000
 KEYS = [b"a", b"b", b"a", b"c", b"b"]

@@ -9,7 +9,7 @@ import pytest
 
 from statestore import Headers, Serdes, StoreBuilder, Stores, Windowed
 from statestore.bytestore.engines.memory import MemoryByteStore
-from statestore.format.header_bytes import encode_headers, parse_count
+from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.processor.context import TaskRecordContext
 
 TEXT = Serdes.string()

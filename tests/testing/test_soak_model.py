@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from statestore import ResultOrder, Serdes, Windowed
-from statestore.format.window_key import MAX_TIME_MS
+from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.soak.records import GAP_MS, START_MS, TTL_MS, WINDOW_MS, Reading, expected_contents, seeded_batches
 from tests.support.soak.topology import KEY, topology

@@ -17,7 +17,7 @@ from statestore import (
     Topology,
     ValueTimestampHeaders,
 )
-from statestore.format.header_bytes import parse_count
+from statestore.format.records.header_bytes import parse_count
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.driver_topologies import (
     INT64,

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.cimpl import murmur2
 
-from statestore.format.window_key import encode_window_key
+from statestore.format.keys.window_key import encode_window_key
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import MARKER_NAME

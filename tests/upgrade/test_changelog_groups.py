@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from statestore.format.window_key import encode_window_key
+from statestore.format.keys.window_key import encode_window_key
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata

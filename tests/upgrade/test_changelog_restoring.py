@@ -11,9 +11,9 @@ import pytest
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DirectoryInUseError, TargetNotEmptyError
-from statestore.format.header_bytes import encode_headers
-from statestore.format.stored_value import split_stored
-from statestore.format.window_key import encode_window_key
+from statestore.format.keys.window_key import encode_window_key
+from statestore.format.records.header_bytes import encode_headers
+from statestore.format.values.stored_value import split_stored
 from statestore.recovery.commit.changelog import ChangelogRecord
 from tests.support.golden.kafka_streams import FIXTURES, Fixture, dump_task_directory, load_fixture
 from tests.support.golden.replay import families_of, family_of, records_of, spec_of

@@ -20,7 +20,7 @@ from tests.support.tools.runs import document_in
 from upgrade_tools.cli.app import main
 from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.migrate import downgrade, migrate
-from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
+from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat, TargetLayout
 from upgrade_tools.states.detection import open_state
 from upgrade_tools.states.state import StateOptions
 

@@ -14,9 +14,9 @@ from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
-from statestore.format.session_key import encode_session_key, split_session_key
-from statestore.format.store_format import StoreFormat
-from statestore.format.window_key import encode_window_key, split_window_key
+from statestore.format.keys.session_key import encode_session_key, split_session_key
+from statestore.format.keys.window_key import encode_window_key, split_window_key
+from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.metadata.state_metadata import read_metadata
@@ -314,7 +314,7 @@ def test_each_phase_of_an_import_has_its_bar(
     file = exported(states, "rows.parquet")
     rows = pq.ParquetFile(file).metadata.num_rows
     monkeypatch.setattr(
-        "upgrade_tools.cli.output.errors", lambda: Console(file=sys.stderr, force_terminal=True, width=160)
+        "upgrade_tools.cli.printing.output.errors", lambda: Console(file=sys.stderr, force_terminal=True, width=160)
     )
     assert main(["import", str(file), str(states.home / "new")]) == 0
     shown = capsys.readouterr().err

@@ -7,7 +7,7 @@ import pytest
 
 from statestore import Headers, Serdes, Stores
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, expiry_spec
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.header_expiries import with_expiry_stores

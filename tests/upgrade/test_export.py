@@ -8,7 +8,7 @@ import pytest
 
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 from tests.support.tools.runs import document_in
 from upgrade_tools.cli.app import main
 from upgrade_tools.errors import RowFileExistsError

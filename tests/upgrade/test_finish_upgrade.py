@@ -10,14 +10,14 @@ import pytest
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.upgrades.upgrading import upgradable
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import join_stored
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import join_stored
 from tests.support.golden.kafka_streams import dump_task_directory, load_fixture
 from tests.support.tools.migrations import documents_of, said_of, tree
 from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration import places as places_module
 from upgrade_tools.migration.migrate import finish_upgrade
-from upgrade_tools.migration.request import MigrationRequest
+from upgrade_tools.migration.planning.request import MigrationRequest
 from upgrade_tools.states.state import StateOptions
 
 HALF_UPGRADED = [

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore
-from statestore.format.due_key import EXPIRY_SUFFIX
+from statestore.format.keys.due_key import EXPIRY_SUFFIX
 from statestore.recovery import shard_batch
 from tests.support.golden.kafka_streams import load_fixture
 from tests.support.golden.state import BUILDERS

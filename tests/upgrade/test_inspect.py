@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from statestore.format.header_bytes import encode_headers
+from statestore.format.records.header_bytes import encode_headers
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from statestore.recovery.snapshots.options import RecoveryOptions
 from tests.support.golden.kafka_streams import FIXTURES, load_fixture

@@ -12,7 +12,7 @@ import pytest
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 from tests.support.golden.kafka_streams import load_fixture
 from tests.support.tools.migrations import tree
 from tests.support.tools.runs import document_in
@@ -77,7 +77,7 @@ def test_a_store_that_was_not_closed_cleanly_is_named(
         "from pathlib import Path\n"
         "from statestore.bytestore.kafka_streams.task_directory import TaskDirectory\n"
         "from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec\n"
-        "from statestore.format.store_format import StoreFormat\n"
+        "from statestore.format.values.store_format import StoreFormat\n"
         "task = TaskDirectory(Path(sys.argv[1]), 'golden')\n"
         "task.open_store(StoreSpec('store', StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED)).put(b'late', bytes(9))\n"
         "os._exit(0)\n"

@@ -15,8 +15,8 @@ from tests.support.java.reader import ReadRequest, read_with_kafka_streams
 from tests.support.tools.migrations import NEWEST, documents_of, in_format_of, kind_of, said_of, to_newest, tree
 from upgrade_tools.migration.journal import TaskJournal, forget_journal
 from upgrade_tools.migration.migrate import migrate
+from upgrade_tools.migration.planning.request import MigrationRequest, TargetLayout
 from upgrade_tools.migration.report import MigrationReport
-from upgrade_tools.migration.request import MigrationRequest, TargetLayout
 from upgrade_tools.states.state import StateOptions
 
 IN_PLACE = ["headers-session-from-plain", "kv", "old-versioned", "old-window", "ts-kv-from-plain", "ts-window"]

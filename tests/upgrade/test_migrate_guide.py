@@ -14,10 +14,10 @@ from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.upgrades.upgrading import upgradable
-from statestore.format.partitioner import partition_column
-from statestore.format.session_key import encode_session_key
-from statestore.format.store_format import StoreFormat
-from statestore.format.window_key import encode_window_key
+from statestore.format.keys.partitioner import partition_column
+from statestore.format.keys.session_key import encode_session_key
+from statestore.format.keys.window_key import encode_window_key
+from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata

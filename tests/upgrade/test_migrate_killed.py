@@ -16,15 +16,15 @@ from statestore.bytestore.engines.sorted_fill import SortedFill
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.format.store_format import StoreFormat
-from statestore.format.window_key import encode_window_key
+from statestore.format.keys.window_key import encode_window_key
+from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.tools.killed_migrations import Killer
-from upgrade_tools.cli.entry_documents import Document, entry_documents
+from upgrade_tools.cli.printing.entry_documents import Document, entry_documents
 from upgrade_tools.errors import UnknownLayoutError
 from upgrade_tools.migration.migrate import migrate
-from upgrade_tools.migration.request import MigrationRequest, TargetFormat
+from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat
 from upgrade_tools.states.detection import open_state
 
 INTERVAL_MS, WINDOW_MS = 60_000, 10_000

@@ -40,8 +40,8 @@ from upgrade_tools.errors import (
 )
 from upgrade_tools.migration.locks import exclude_applications, lock_workspace
 from upgrade_tools.migration.migrate import migrate
+from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat, TargetLayout
 from upgrade_tools.migration.publishing import write_errors
-from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
 from upgrade_tools.states.state import StateOptions
 
 

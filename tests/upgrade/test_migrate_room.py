@@ -11,12 +11,12 @@ import pytest
 
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 from upgrade_tools.errors import NoRoomError
 from upgrade_tools.migration.disk_space import estimated_bytes, held_bytes
 from upgrade_tools.migration.migrate import migrate
-from upgrade_tools.migration.plan import plan_migration
-from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
+from upgrade_tools.migration.planning.plan import plan_migration
+from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat, TargetLayout
 
 TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED)
 

@@ -17,7 +17,7 @@ from upgrade_tools.cli.app import main
 from upgrade_tools.cli.exit_codes import ExitCode, exit_code_of
 from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.migrate import migrate
-from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
+from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat, TargetLayout
 from upgrade_tools.states.state import StateOptions
 
 

@@ -17,9 +17,9 @@ from statestore.bytestore.kinds.shard_layout import column_family
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import DurableFileMissingError, StateCheckError, TargetNotEmptyError
-from statestore.format.partitioner import partition_column
-from statestore.format.store_format import StoreFormat
-from statestore.format.window_key import encode_window_key
+from statestore.format.keys.partitioner import partition_column
+from statestore.format.keys.window_key import encode_window_key
+from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.local.marker import LocalMarker, write_marker
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import NewState
@@ -28,11 +28,11 @@ from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.recovery.expired_versions import put_versions
 from tests.support.recovery.rescaling import KEYS, States, every_kind
 from tests.support.tools.migrations import tree
-from upgrade_tools.cli.entry_documents import Document, entry_documents
+from upgrade_tools.cli.printing.entry_documents import Document, entry_documents
 from upgrade_tools.errors import MigrationRefusedError, UnknownKindError, UnknownLayoutError
 from upgrade_tools.migration.migrate import migrate
+from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat, TargetLayout
 from upgrade_tools.migration.report import MigrationReport
-from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
 from upgrade_tools.states.detection import open_state
 from upgrade_tools.states.state import State, StateOptions
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from statestore import Headers, Serdes, ValueTimestampHeaders
-from statestore.format.header_bytes import encode_headers, parse_count
+from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from tests.support.golden.kafka_streams import FIXTURES, load_fixture
 from tests.support.recovery.rescaling import States
@@ -160,7 +160,9 @@ def test_entries_are_lines_for_people(copy: Path, tools: Tools) -> None:
 
 def test_a_progress_bar_is_no_result(copy: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tools("scan", "--json", copy).err == ""
-    monkeypatch.setattr("upgrade_tools.cli.output.errors", lambda: Console(file=sys.stderr, force_terminal=True))
+    monkeypatch.setattr(
+        "upgrade_tools.cli.printing.output.errors", lambda: Console(file=sys.stderr, force_terminal=True)
+    )
     ended = tools("scan", "--json", copy)
     assert "reading" in ended.err
     assert len(ended.document["entries"]) == 4
@@ -182,7 +184,7 @@ def test_what_is_left_is_known_where_all_is_read(
     command: list[str], shown: str, copy: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "upgrade_tools.cli.output.errors", lambda: Console(file=sys.stderr, force_terminal=True, width=160)
+        "upgrade_tools.cli.printing.output.errors", lambda: Console(file=sys.stderr, force_terminal=True, width=160)
     )
     assert shown in tools(*command, copy).err
 

@@ -7,7 +7,7 @@ import pytest
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 from tests.support.golden.kafka_streams import load_fixture
 from upgrade_tools.errors import UnknownKindError
 from upgrade_tools.states.detection import open_state

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.format.header_bytes import encode_headers
+from statestore.format.records.header_bytes import encode_headers
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from tests.support.documentation import ROOT

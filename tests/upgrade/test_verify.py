@@ -9,8 +9,8 @@ import pytest
 
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.segments import segment_prefix
-from statestore.format.versioned_row import Version, encode_segment_row
-from statestore.format.window_key import encode_window_key
+from statestore.format.keys.window_key import encode_window_key
+from statestore.format.values.versioned_row import Version, encode_segment_row
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer
 from tests.support.golden.kafka_streams import FIXTURES, load_fixture

@@ -16,7 +16,7 @@ from statestore.bytestore.chunks import chunks
 from statestore.bytestore.kafka_streams.layout import changelog_partition
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
+from statestore.format.records.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.recovery.commit.changelog import ChangelogRecord
 from upgrade_tools.changelogs.cluster import Cluster, LogEnds, TopicSettings, described
 from upgrade_tools.changelogs.logs import LogRecord, PartitionLog

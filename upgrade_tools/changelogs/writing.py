@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from statestore.format.header_bytes import parse_headers
+from statestore.format.records.header_bytes import parse_headers
 from statestore.recovery.commit.changelog import ChangelogRecord
 from upgrade_tools.changelogs.cluster import Cluster, described
 from upgrade_tools.errors import ChangelogWriteError

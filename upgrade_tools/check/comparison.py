@@ -25,8 +25,8 @@ from statestore.bytestore.kinds.store_types import StoreType
 from statestore.bytestore.kinds.version_intervals import intervals_by_key
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.errors import StoreFormatError
-from statestore.format.header_bytes import decode_headers
-from statestore.format.stored_value import split_stored
+from statestore.format.records.header_bytes import decode_headers
+from statestore.format.values.stored_value import split_stored
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.tally import Tally
 from upgrade_tools.errors import UnknownKindError

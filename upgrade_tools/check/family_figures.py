@@ -12,9 +12,9 @@ from statestore.bytestore.kinds.families import FAMILIES
 from statestore.bytestore.kinds.segments import is_latest_key
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import ByteStore, Pair
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import split_stored
-from statestore.format.versioned_row import decode_latest_row, decode_segment_row
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import split_stored
+from statestore.format.values.versioned_row import decode_latest_row, decode_segment_row
 
 _FORMATS: Final = {family: known for families in FAMILIES.values() for known, family in families.items()}
 _OF_VERSIONS: Final = FAMILIES[StoreKind.VERSIONED][StoreFormat.WITH_HEADERS]

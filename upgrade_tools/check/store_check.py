@@ -20,11 +20,11 @@ from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import refuse_downgrade
 from statestore.errors import FormatError, UnknownColumnFamilyError
 from statestore.format.byte_text import text_of
-from statestore.format.header_bytes import decode_headers, encode_headers
-from statestore.format.header_columns import decode_header_column, encode_header_column
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import split_stored
-from statestore.format.versioned_row import SegmentRow, decode_latest_row, decode_segment_row
+from statestore.format.records.header_bytes import decode_headers, encode_headers
+from statestore.format.records.header_columns import decode_header_column, encode_header_column
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import split_stored
+from statestore.format.values.versioned_row import SegmentRow, decode_latest_row, decode_segment_row
 from upgrade_tools.states.state import READ_AS_IT_IS
 
 _STEP: Final = 4_096

@@ -5,12 +5,7 @@ looking, checking, moving, exchange, locations, changelogs
                the commands
 options, option_groups, selecting
                options that several commands have, and what they become
-documents, entry_documents
-               what is printed as JSON: reports, and entries
-entry_lines, entry_output, delta_listing, difference_output, inspect_report
-               what is printed as lines and tables
-output, progress
-               stdout, stderr, bars
+printing       what they print
 
 All that is printed is made here: the rooms below return values. Nothing imports it. Start at `app`.
 """

@@ -13,7 +13,7 @@ from rich.markup import escape
 from statestore.errors import StateStoreError
 from upgrade_tools.cli import changelogs, checking, exchange, locations, looking, moving
 from upgrade_tools.cli.exit_codes import ExitCode, exit_code_of
-from upgrade_tools.cli.output import errors, printable, results, say
+from upgrade_tools.cli.printing.output import errors, printable, results, say
 
 _HELP = """
 Look into state, check it, and move it: between Kafka Streams and Spark, and from legacy formats to headers.

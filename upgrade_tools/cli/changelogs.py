@@ -17,10 +17,10 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.header_expiries import with_expiry_stores
 from statestore.recovery.metadata.state_metadata import ShardBy
 from upgrade_tools.cli import options as o
-from upgrade_tools.cli.documents import Document
 from upgrade_tools.cli.option_groups import add_command
-from upgrade_tools.cli.output import errors, print_json, progress_bar, results, say
-from upgrade_tools.cli.progress import phase_bars
+from upgrade_tools.cli.printing.documents import Document
+from upgrade_tools.cli.printing.output import errors, print_json, progress_bar, results, say
+from upgrade_tools.cli.printing.progress import phase_bars
 from upgrade_tools.states.store_argument import parse_stores
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from statestore.bytestore.kinds.store_types import StoreType
 from upgrade_tools.check.comparison import Comparison, EntryDifference, Ignored
 from upgrade_tools.check.state_check import check_state
 from upgrade_tools.cli import options as o
-from upgrade_tools.cli.difference_output import difference_json, difference_line, summary_lines
-from upgrade_tools.cli.documents import check_document, comparison_document
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.cli.option_groups import add_command
-from upgrade_tools.cli.output import print_json, results, say
-from upgrade_tools.cli.progress import entry_bar
+from upgrade_tools.cli.printing.difference_output import difference_json, difference_line, summary_lines
+from upgrade_tools.cli.printing.documents import check_document, comparison_document
+from upgrade_tools.cli.printing.output import print_json, results, say
+from upgrade_tools.cli.printing.progress import entry_bar
 from upgrade_tools.states.state import State
 
 _GROUP = "Check"

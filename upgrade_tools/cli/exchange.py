@@ -10,10 +10,10 @@ import typer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import refuse_occupied
 from upgrade_tools.cli import options as o
-from upgrade_tools.cli.documents import exchange_document, rescale_document
 from upgrade_tools.cli.option_groups import add_command
-from upgrade_tools.cli.output import errors, print_json, progress_bar, results, say
-from upgrade_tools.cli.progress import entry_bar, phase_bars
+from upgrade_tools.cli.printing.documents import exchange_document, rescale_document
+from upgrade_tools.cli.printing.output import errors, print_json, progress_bar, results, say
+from upgrade_tools.cli.printing.progress import entry_bar, phase_bars
 from upgrade_tools.errors import UnknownKindError
 from upgrade_tools.location.rollback import roll_back
 from upgrade_tools.rows.exchange import Exchanged, ImportOptions, export_state, import_state

@@ -11,9 +11,9 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import refuse_occupied
 from statestore.recovery.snapshots.options import DEFAULT_RETAINED_VERSIONS
 from upgrade_tools.cli import options as o
-from upgrade_tools.cli.documents import garbage_document, rescale_document
 from upgrade_tools.cli.option_groups import add_command
-from upgrade_tools.cli.output import errors, print_json, results, say
+from upgrade_tools.cli.printing.documents import garbage_document, rescale_document
+from upgrade_tools.cli.printing.output import errors, print_json, results, say
 from upgrade_tools.location.garbage import collect_location
 from upgrade_tools.location.rescale import rescale_location
 from upgrade_tools.states.location import LocationState, metadata_at

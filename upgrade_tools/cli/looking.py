@@ -12,14 +12,14 @@ import typer
 from upgrade_tools.check.inspection import DEFAULT_SAMPLE_ENTRIES, databases_to_read, inspect_state
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli import selecting as sel
-from upgrade_tools.cli.delta_listing import delta_document, delta_lines
-from upgrade_tools.cli.documents import inspection_document
-from upgrade_tools.cli.entry_output import print_entries
 from upgrade_tools.cli.exit_codes import ExitCode
-from upgrade_tools.cli.inspect_report import print_report
 from upgrade_tools.cli.option_groups import add_command
-from upgrade_tools.cli.output import errors, print_json, results, say
-from upgrade_tools.cli.progress import entry_bar
+from upgrade_tools.cli.printing.delta_listing import delta_document, delta_lines
+from upgrade_tools.cli.printing.documents import inspection_document
+from upgrade_tools.cli.printing.entry_output import print_entries
+from upgrade_tools.cli.printing.inspect_report import print_report
+from upgrade_tools.cli.printing.output import errors, print_json, results, say
+from upgrade_tools.cli.printing.progress import entry_bar
 from upgrade_tools.location.deltas import read_delta
 from upgrade_tools.rows.entry_encoding import EntryEncoding
 from upgrade_tools.rows.selection import Selection

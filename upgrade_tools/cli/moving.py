@@ -13,15 +13,15 @@ import typer
 from rich.table import Table
 
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.format.window_key import MAX_TIME_MS
+from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.recovery.metadata.state_metadata import ShardBy
 from upgrade_tools.cli import options as o
-from upgrade_tools.cli.documents import migration_document
 from upgrade_tools.cli.option_groups import OptionGroup, add_command
-from upgrade_tools.cli.output import errors, print_json, printable, progress_bar, results, say
+from upgrade_tools.cli.printing.documents import migration_document
+from upgrade_tools.cli.printing.output import errors, print_json, printable, progress_bar, results, say
 from upgrade_tools.migration.migrate import downgrade, finish_upgrade, migrate
+from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat, TargetLayout
 from upgrade_tools.migration.report import MigrationReport, OnProgress
-from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
 from upgrade_tools.states.state import StateOptions
 from upgrade_tools.states.store_argument import parse_stores
 

@@ -10,8 +10,8 @@ import typer
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import SerializationError
+from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.serde import STANDARD_SERDES
-from statestore.format.window_key import MAX_TIME_MS
 from upgrade_tools.rows.entry_encoding import bytes_in, checked_encoding
 from upgrade_tools.rows.selection import HeaderCondition, Selection
 from upgrade_tools.states.state import State

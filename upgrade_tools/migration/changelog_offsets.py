@@ -9,7 +9,7 @@ from statestore.bytestore.kafka_streams.layout import changelog_partition
 from statestore.format.offset_checkpoint import TopicPartition
 from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.places import TargetPlace
-from upgrade_tools.migration.plan import Plan
+from upgrade_tools.migration.planning.plan import Plan
 from upgrade_tools.states.task import TaskState
 
 

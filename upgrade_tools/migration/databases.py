@@ -21,8 +21,8 @@ from statestore.bytestore.kafka_streams.segment_directories import SegmentDirect
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.protocol import ByteStore, Pair
 from upgrade_tools.errors import UnknownKindError
-from upgrade_tools.migration.conversions import converted_pairs
-from upgrade_tools.migration.plan import Plan, StorePlan
+from upgrade_tools.migration.planning.conversions import converted_pairs
+from upgrade_tools.migration.planning.plan import Plan, StorePlan
 from upgrade_tools.states.state import READING_INTERVAL_MS, OpenStore
 
 Entries = Callable[[bytes | None], Iterator[Pair]]

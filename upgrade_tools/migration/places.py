@@ -17,7 +17,7 @@ from pathlib import Path
 from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.journal import TaskJournal, forget_journal, read_journal
 from upgrade_tools.migration.locks import lock_workspace
-from upgrade_tools.migration.plan import Plan
+from upgrade_tools.migration.planning.plan import Plan
 from upgrade_tools.migration.publishing import exchange, sync_entry, write_errors
 from upgrade_tools.states.state import Layout
 from upgrade_tools.states.task import TASK_NAME, TaskState

@@ -9,8 +9,8 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from statestore.recovery.location.durable_location import DurableLocation
 from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.places import places_of
-from upgrade_tools.migration.plan import Plan
-from upgrade_tools.migration.request import TargetLayout
+from upgrade_tools.migration.planning.plan import Plan
+from upgrade_tools.migration.planning.request import TargetLayout
 from upgrade_tools.states.task import TaskState
 
 

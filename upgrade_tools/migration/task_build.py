@@ -31,7 +31,7 @@ from statestore.format.position import OFFSET_UNKNOWN, Position, encode_long, en
 from upgrade_tools.errors import MigrationCheckError
 from upgrade_tools.migration.databases import DatabaseSource, databases_of
 from upgrade_tools.migration.journal import TaskJournal
-from upgrade_tools.migration.plan import Plan, StorePlan
+from upgrade_tools.migration.planning.plan import Plan, StorePlan
 from upgrade_tools.migration.publishing import sync_entry, sync_tree, write_errors
 from upgrade_tools.migration.report import StepMeter, Tallies
 from upgrade_tools.states.state import OpenStore

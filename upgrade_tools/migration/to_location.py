@@ -22,11 +22,11 @@ from statestore.recovery.metadata.routing import refuse_too_many_shards
 from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores, new_state_id
 from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.changelog_offsets import refuse_unused_offsets
-from upgrade_tools.migration.conversions import converted_writes
 from upgrade_tools.migration.disk_space import estimated_bytes, refuse_without_room
-from upgrade_tools.migration.fingerprints import request_fingerprint, source_fingerprint
 from upgrade_tools.migration.locks import exclude_applications, lock_location
-from upgrade_tools.migration.plan import Plan, StorePlan
+from upgrade_tools.migration.planning.conversions import converted_writes
+from upgrade_tools.migration.planning.fingerprints import request_fingerprint, source_fingerprint
+from upgrade_tools.migration.planning.plan import Plan, StorePlan
 from upgrade_tools.migration.report import MigrationReport, OnProgress, StepMeter, StoreMigration, Tallies
 from upgrade_tools.migration.targets import local_path
 from upgrade_tools.migration.unclean import unclean_notes, unclean_notes_of

@@ -31,11 +31,11 @@ from statestore.format.offset_checkpoint import encode_offset_checkpoint
 from upgrade_tools.errors import MigrationCheckError, MigrationRefusedError, StoreUndecodableError, UnknownKindError
 from upgrade_tools.migration.changelog_offsets import application_of, refuse_unused_offsets
 from upgrade_tools.migration.disk_space import estimated_bytes, has_room, held_bytes, refuse_without_room
-from upgrade_tools.migration.fingerprints import request_fingerprint, source_fingerprint
 from upgrade_tools.migration.journal import JOURNAL_FILE, TaskJournal, is_vacant, read_journal
 from upgrade_tools.migration.locks import exclude_applications, lock_workspace
 from upgrade_tools.migration.places import TargetPlace, places_of
-from upgrade_tools.migration.plan import Plan
+from upgrade_tools.migration.planning.fingerprints import request_fingerprint, source_fingerprint
+from upgrade_tools.migration.planning.plan import Plan
 from upgrade_tools.migration.publishing import link_tree, sync_entry, sync_tree, write_errors
 from upgrade_tools.migration.report import MigrationReport, OnProgress, StepMeter, StoreMigration, Tallies
 from upgrade_tools.migration.task_build import TaskBuild

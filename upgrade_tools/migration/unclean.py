@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from upgrade_tools.migration.plan import Plan
-from upgrade_tools.migration.request import TargetLayout
+from upgrade_tools.migration.planning.plan import Plan
+from upgrade_tools.migration.planning.request import TargetLayout
 from upgrade_tools.states.state import OpenStore
 from upgrade_tools.states.task import TaskState
 

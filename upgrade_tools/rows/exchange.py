@@ -12,7 +12,7 @@ import pyarrow as pa
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import FormatError
-from statestore.format.partitioner import partition_column
+from statestore.format.keys.partitioner import partition_column
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.header_expiries import with_expiry_stores
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes

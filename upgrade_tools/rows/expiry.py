@@ -17,7 +17,7 @@ from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.format.partitioner import partition_column
+from statestore.format.keys.partitioner import partition_column
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from upgrade_tools.states.state import OpenStore
 

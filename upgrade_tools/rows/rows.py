@@ -24,8 +24,8 @@ from statestore.bytestore.kinds.entry_rows import (
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import FormatError
-from statestore.format.header_columns import decode_header_column, encode_header_column
-from statestore.format.stored_value import join_stored
+from statestore.format.records.header_columns import decode_header_column, encode_header_column
+from statestore.format.values.stored_value import join_stored
 from statestore.recovery.making.logical_writes import LogicalWrite
 
 ROWS: Final = pa.schema(

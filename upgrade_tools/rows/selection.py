@@ -13,8 +13,8 @@ from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, Times, l
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.version_intervals import Interval, intervals_by_key, intervals_of_key
 from statestore.bytestore.protocol import Pair
-from statestore.format.header_bytes import decode_headers
-from statestore.format.stored_value import split_stored
+from statestore.format.records.header_bytes import decode_headers
+from statestore.format.values.stored_value import split_stored
 from upgrade_tools.states.state import OpenStore
 
 _REPLACEMENT: Final = "\ufffd"

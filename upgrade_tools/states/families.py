@@ -8,7 +8,7 @@ from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
 from statestore.bytestore.kinds.families import FAMILIES
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 
 
 def kinds_by_families(

@@ -26,9 +26,9 @@ from typing import Final
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
 from statestore.bytestore.kinds.families import FAMILIES, older_formats
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.offset_checkpoint import TopicPartition
-from statestore.format.store_format import StoreFormat
-from statestore.format.window_key import MAX_TIME_MS
+from statestore.format.values.store_format import StoreFormat
 
 CHECKPOINT_FILE: Final = ".checkpoint"
 RECORD_FILE: Final = "statestore.store.json"

@@ -30,7 +30,7 @@ from statestore.format.position import (
     encode_long,
     encode_position,
 )
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 
 
 @dataclass

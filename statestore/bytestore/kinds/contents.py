@@ -8,7 +8,7 @@ from typing import NamedTuple
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.format.stored_value import split_stored
+from statestore.format.values.stored_value import split_stored
 
 
 class StoredEntry(NamedTuple):

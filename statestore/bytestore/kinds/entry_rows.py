@@ -6,10 +6,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from statestore.format.header_columns import HEADERS_TYPE
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_columns import split_columns
-from statestore.format.stored_value import split_stored
+from statestore.format.records.header_columns import HEADERS_TYPE
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_columns import split_columns
+from statestore.format.values.stored_value import split_stored
 
 KEY_FIELD: Final = pa.field("key", pa.binary())
 VALUE_FIELD: Final = pa.field("value", pa.binary())

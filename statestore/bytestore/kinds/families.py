@@ -10,8 +10,8 @@ from typing import Final
 
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
 from statestore.bytestore.kinds.store_spec import StoreKind
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import upgrade_between
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import upgrade_between
 
 _KEY_VALUE: Final = {
     StoreFormat.PLAIN: DEFAULT_FAMILY,

@@ -34,10 +34,10 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.version_intervals import row_intervals
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.format.binary_columns import Integers
-from statestore.format.session_key import SESSION_SUFFIX_SIZE, encode_session_key, split_session_key
-from statestore.format.time_key_columns import session_ends, session_times, window_starts
-from statestore.format.versioned_row import convert_latest_row, convert_segment_row
-from statestore.format.window_key import MAX_TIME_MS, WINDOW_SUFFIX_SIZE, encode_window_key, split_window_key
+from statestore.format.keys.session_key import SESSION_SUFFIX_SIZE, encode_session_key, split_session_key
+from statestore.format.keys.time_key_columns import session_ends, session_times, window_starts
+from statestore.format.keys.window_key import MAX_TIME_MS, WINDOW_SUFFIX_SIZE, encode_window_key, split_window_key
+from statestore.format.values.versioned_row import convert_latest_row, convert_segment_row
 
 Put: TypeAlias = tuple[bytes, "bytes | None", "int | None"]
 """A logged key, the stored value (None is the tombstone of a version), and from when a version is valid, in ms."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from statestore.bytestore.kinds.families import FAMILIES
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 
 
 def column_family(spec: StoreSpec, store_format: StoreFormat | None = None) -> str:

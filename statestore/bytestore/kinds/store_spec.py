@@ -11,8 +11,8 @@ from enum import Enum
 from typing import Any, Final
 
 from statestore.errors import FormatError
-from statestore.format.due_key import EXPIRY_SUFFIX
-from statestore.format.store_format import StoreFormat
+from statestore.format.keys.due_key import EXPIRY_SUFFIX
+from statestore.format.values.store_format import StoreFormat
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _NAME_LIMIT = 249

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.format.store_format import StoreFormat
+from statestore.format.values.store_format import StoreFormat
 
 
 class StoreType(str, Enum):

@@ -13,7 +13,7 @@ from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, SEGMENT_ID_SIZE, Segments, is_latest_key, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.format.versioned_row import decode_latest_row, decode_segment_row
+from statestore.format.values.versioned_row import decode_latest_row, decode_segment_row
 
 
 class Interval(NamedTuple):

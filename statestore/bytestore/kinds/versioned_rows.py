@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, Segments, segment_prefix
 from statestore.bytestore.protocol import ByteStore, Change
 from statestore.errors import FormatError, StoreError
-from statestore.format.versioned_row import (
+from statestore.format.values.versioned_row import (
     SegmentRow,
     Version,
     decode_latest_row,

@@ -12,8 +12,8 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.upgrading import Convert, FamilyDatabase, UpgradingByteStore
 from statestore.errors import StoreFormatError
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import upgrade_between
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import upgrade_between
 
 _TAKE_BOTH_STEPS: Final = (
     "KIP-1271 has no upgrade from plain values to headers, for their timestamps are unknown. Give the store its "

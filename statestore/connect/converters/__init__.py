@@ -14,12 +14,6 @@ json_encoding  which characters the bytes of a JSON text are
 json_schema    schemas as JSON
 json_reading   values of JSON to typed values
 json_writing   typed values to values of JSON
-avro_bounds    what is too much in an Avro schema
-avro_schema    schemas as Avro has them
-avro_values    typed values in Avro's binary encoding
-avro_nesting   how deep values are of schemas that hold themselves
-avro_datum     values as fastavro has them, under schemas as they are
-avro_library   fastavro, which does that
 
 Imports `values` and the foundation of `statestore.connect`; transforms and `middleware` import it. Start at `base`.
 """

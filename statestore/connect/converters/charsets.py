@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from statestore.format.header_bytes import decode_key
+from statestore.format.records.header_bytes import decode_key
 
 _LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9\-+:_.]*")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")

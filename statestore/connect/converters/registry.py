@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from statestore.connect.config import ConfigDef, ConfigType, Properties, Property, invalid
-from statestore.connect.converters.avro import AvroConverter
+from statestore.connect.converters.avro.avro_converter import AvroConverter
 from statestore.connect.converters.base import MODE, STRICT_MODE, HeaderConverter
 from statestore.connect.converters.byte_array import ByteArrayConverter
 from statestore.connect.converters.json import JsonConverter

@@ -29,7 +29,7 @@ from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombs
 from statestore.connect.transforms.step import Step
 from statestore.connect.transforms.typed_columns import TypedColumn, columns_of
 from statestore.format.binary_columns import Flags, Integers, as_one_array, is_valid, row_objects
-from statestore.format.header_lists import add_to_lists, remove_from_lists, rows_with_key
+from statestore.format.records.header_lists import add_to_lists, remove_from_lists, rows_with_key
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
 

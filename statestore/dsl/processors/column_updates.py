@@ -15,7 +15,7 @@ from statestore.format.key_groups import KeyGroups
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_HEADERS
-from statestore.stores.entry_columns import HeldColumns
+from statestore.stores.entries.entry_columns import HeldColumns
 
 
 class UpdatedColumns(NamedTuple):

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from statestore.dsl.processors.windows.closing import ShardTime, WindowClosing
 from statestore.errors import InputError
-from statestore.format.passed_times import decode_passed_times, encode_passed_times
 from statestore.format.serde import Serde, Serdes
+from statestore.format.values.passed_times import decode_passed_times, encode_passed_times
 from statestore.headers.record_columns import RecordColumns
 from statestore.operators.keyed_state import KeyScope, MapState
 from statestore.processor.context import ProcessorContext

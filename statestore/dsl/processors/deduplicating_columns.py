@@ -15,16 +15,16 @@ from statestore.dsl.processors.deduplicating import ColumnIdentity, Deduplicatin
 from statestore.dsl.processors.windows.closing import ShardTime, WindowClosing
 from statestore.errors import TopologyError
 from statestore.format.binary_columns import Flags, Integers, is_valid
-from statestore.format.entry_key import map_entry_keys
 from statestore.format.key_groups import KeyGroups
-from statestore.format.passed_times import decode_passed_columns, encode_passed_columns
+from statestore.format.keys.entry_key import map_entry_keys
+from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.serde import columns_of
-from statestore.format.window_key import MAX_TIME_MS
+from statestore.format.values.passed_times import decode_passed_columns, encode_passed_columns
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS, DUPLICATE_RECORDS, LATE_RECORDS
-from statestore.stores.entry_columns import HeldColumns
+from statestore.stores.entries.entry_columns import HeldColumns
 
 
 @dataclass(frozen=True)

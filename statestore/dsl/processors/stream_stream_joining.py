@@ -16,9 +16,9 @@ from statestore.dsl.processors.joining import JoinedRecords, Joiner, ValueBytes
 from statestore.dsl.processors.windows.closing import SharedTime, latest_closed
 from statestore.dsl.processors.windows.earlier_shards import EarlierTimesOfKeys
 from statestore.dsl.windows import JoinWindows
+from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.serde import Serde
-from statestore.format.waiting_values import WaitingValue, decode_waiting_values, encode_waiting_values
-from statestore.format.window_key import MAX_TIME_MS
+from statestore.format.values.waiting_values import WaitingValue, decode_waiting_values, encode_waiting_values
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS
 from statestore.processor.processor import Processor

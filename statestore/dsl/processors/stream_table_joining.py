@@ -14,9 +14,9 @@ from statestore.dsl.join_serdes import BufferedKey
 from statestore.dsl.processors.joining import JoinedRecords, Joiner, ValueBytes
 from statestore.dsl.processors.table_views import TableView
 from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
-from statestore.format.buffered_record import BufferedRecord
+from statestore.format.keys.window_key import MAX_SEQUENCE, MAX_TIME_MS
 from statestore.format.serde import Serde
-from statestore.format.window_key import MAX_SEQUENCE, MAX_TIME_MS
+from statestore.format.values.buffered_record import BufferedRecord
 from statestore.headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS

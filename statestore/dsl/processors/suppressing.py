@@ -17,7 +17,7 @@ from statestore.dsl.processors.table_views import Getter, Held, TableView
 from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
 from statestore.dsl.suppressed import BufferConfig
 from statestore.errors import SuppressionBufferFullError
-from statestore.format.buffered_record import decode_buffered_record
+from statestore.format.values.buffered_record import decode_buffered_record
 from statestore.processor.context import ProcessorContext
 from statestore.processor.processor import Processor
 from statestore.processor.record import Record, RecordMetadata

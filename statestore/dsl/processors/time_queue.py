@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.format.binary_columns import Flags, is_valid
-from statestore.format.due_key import due_bounds, due_key, last_due_place, time_and_key
 from statestore.format.key_groups import are_last
-from statestore.format.window_key import MAX_TIME_MS
+from statestore.format.keys.due_key import due_bounds, due_key, last_due_place, time_and_key
+from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
-from statestore.stores.entry_columns import HeldColumns
+from statestore.stores.entries.entry_columns import HeldColumns
 
 _NEVER_MS: Final = MAX_TIME_MS
 _READ_AT_ONCE: Final = 512

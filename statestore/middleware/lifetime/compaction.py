@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.errors import FormatError
-from statestore.format.header_bytes import last_header_value
 from statestore.format.key_groups import are_last
+from statestore.format.records.header_bytes import last_header_value
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_column, expiry_in_headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.records import ConsumerRecord, ProducerRecord

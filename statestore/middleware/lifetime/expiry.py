@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import ExpiryHeaderError, FormatError, RecordExpiredError
 from statestore.format.binary_columns import binary_array
-from statestore.format.header_lists import rows_with_key
+from statestore.format.records.header_lists import rows_with_key
 from statestore.headers.expiry_header import EXPIRY_HEADER, NO_EXPIRY_MS, expiry_column, expiry_in_headers, expiry_value
 from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext

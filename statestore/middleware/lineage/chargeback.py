@@ -9,7 +9,7 @@ import numpy as np
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.format.binary_columns import row_objects, row_sizes
-from statestore.format.entry_key import MAP_KEYS, key_at_front, map_entry_key, map_key_of
+from statestore.format.keys.entry_key import MAP_KEYS, key_at_front, map_entry_key, map_key_of
 from statestore.format.serde import Serdes
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_size import content_bytes

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from statestore.connect.converters.avro_datum import AvroSchema, avro_schema, read_datum, write_datum
+from statestore.connect.converters.avro.avro_datum import AvroSchema, avro_schema, read_datum, write_datum
 from statestore.errors import DataException, IncompatibleSchemaError, SerializationError
 from statestore.format.serde import Serde, Serdes
 

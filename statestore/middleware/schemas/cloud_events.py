@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import CloudEventRefusedError, DeserializationError
-from statestore.format.entry_key import sized
+from statestore.format.keys.entry_key import sized
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ProducerRecord

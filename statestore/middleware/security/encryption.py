@@ -15,7 +15,7 @@ import pyarrow as pa
 from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import CiphertextRefusedError, RecordRefusedError
 from statestore.format.binary_columns import row_objects
-from statestore.format.header_bytes import encode_headers, parse_headers
+from statestore.format.records.header_bytes import encode_headers, parse_headers
 from statestore.format.serde import Serde
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers

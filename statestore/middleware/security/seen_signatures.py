@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from statestore.errors import SignatureRefusedError
-from statestore.format.entry_key import MAP_KEYS, map_entry_key
+from statestore.format.keys.entry_key import MAP_KEYS, map_entry_key
 from statestore.format.serde import Serdes
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.interception.interceptor import InterceptorContext

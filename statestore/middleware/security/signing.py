@@ -15,7 +15,7 @@ import pyarrow as pa
 from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import FormatError, KeyUnusableError, SignatureRefusedError
 from statestore.format.binary_columns import row_objects
-from statestore.format.header_bytes import parse_headers
+from statestore.format.records.header_bytes import parse_headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.clock import system_time_ms

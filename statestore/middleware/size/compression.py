@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import CompressedValueError, DecompressionLimitError, ExtraMissingError
 from statestore.format.binary_columns import is_valid, row_objects
-from statestore.format.header_bytes import encode_headers
+from statestore.format.records.header_bytes import encode_headers
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import HeaderLimitError
 from statestore.format.binary_columns import row_sizes
-from statestore.format.header_bytes import header_count
+from statestore.format.records.header_bytes import header_count
 from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import IngestedRecord, Interceptor
 from statestore.middleware.properties import made_of

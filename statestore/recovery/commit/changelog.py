@@ -21,8 +21,8 @@ from statestore.bytestore.record_context import RecordContext
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, PendingMemory
 from statestore.bytestore.write_sets.write_order import hold_last, last_writes
 from statestore.bytestore.write_sets.write_set import DELETED_BYTES, Deleted, WriteSet
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import restore_stored, split_stored
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import restore_stored, split_stored
 
 _LOGGED_WRITE_BYTES: Final = DELETED_BYTES
 """What a LoggedWrite takes beside its header bytes and those that are stored."""

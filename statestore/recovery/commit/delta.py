@@ -36,10 +36,10 @@ from statestore.bytestore.protocol import Change
 from statestore.bytestore.write_sets.write_set import Deleted
 from statestore.errors import DurableFileCorruptedError, FormatError
 from statestore.format.arrow_file import ArrowFile, ballast
-from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_columns import join_stored_columns, split_stored_columns
+from statestore.format.records.header_columns import HEADERS_TYPE, encode_header_column
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_columns import join_stored_columns, split_stored_columns
 from statestore.recovery.commit.changelog import (
     BatchChangelog,
     ChangelogRecord,

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from statestore.bytestore.kinds.store_spec import StoreSpec, expiry_spec
 from statestore.errors import FormatError
-from statestore.format.due_key import due_key, expiry_key, time_bytes
-from statestore.format.stored_value import split_stored
+from statestore.format.keys.due_key import due_key, expiry_key, time_bytes
+from statestore.format.values.stored_value import split_stored
 from statestore.headers.expiry_header import expiry_in_headers
 from statestore.recovery.making.logical_writes import LogicalWrite
 

@@ -19,8 +19,8 @@ from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.version_intervals import Interval, intervals_by_key
 from statestore.bytestore.protocol import ByteStore
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import join_stored, split_stored
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import join_stored, split_stored
 
 _LONGER_VARINT: Final = b"\x80"
 """A varint whose first byte is smaller has no other byte, and no shorter form."""

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from statestore.bytestore.kinds.store_spec import StoreKind
-from statestore.format.buffered_record import BUFFERED_KEYS, buffered_key
-from statestore.format.due_key import (
+from statestore.format.keys.due_key import (
     EXPIRY_SUFFIX,
     TIMER_KEYS,
     WINDOW_END_KEYS,
@@ -19,7 +18,7 @@ from statestore.format.due_key import (
     timer_key,
     window_end_key,
 )
-from statestore.format.entry_key import (
+from statestore.format.keys.entry_key import (
     LIST_KEYS,
     MAP_KEYS,
     SESSION_KEYS,
@@ -29,8 +28,9 @@ from statestore.format.entry_key import (
     session_key,
     windowed_key,
 )
-from statestore.format.store_format import StoreFormat
-from statestore.format.waiting_values import WAITING_KEYS, waiting_key
+from statestore.format.values.buffered_record import BUFFERED_KEYS, buffered_key
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.waiting_values import WAITING_KEYS, waiting_key
 from statestore.recovery.making.placement import KeyOf
 from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, StateMetadata
 

@@ -22,8 +22,8 @@ from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, FormatError
 from statestore.format.binary_columns import as_one_array
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import restore_stored
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import restore_stored
 from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.recovery.commit.delta import Delta, DeltaInfo, changelog_records
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, check_content

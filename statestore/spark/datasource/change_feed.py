@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from statestore.bytestore.kinds.entry_rows import ENTRY_FIELDS
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.errors import ChangesUnavailableError, DurableFileCorruptedError, FormatError
-from statestore.format.header_columns import decode_header_column
+from statestore.format.records.header_columns import decode_header_column
 from statestore.recovery.commit.delta import DeltaInfo
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.local.local_directory import LocalDirectory

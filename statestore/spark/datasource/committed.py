@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DataSourceOptionError, FormatError, RecoveryError
-from statestore.format.partitioner import partition_column
+from statestore.format.keys.partitioner import partition_column
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation

@@ -14,10 +14,10 @@ from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import StateRowError
 from statestore.errors.readable import key_digest
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_columns import join_columns
-from statestore.format.stored_value import join_stored
-from statestore.format.window_key import MAX_SEQUENCE
+from statestore.format.keys.window_key import MAX_SEQUENCE
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_columns import join_columns
+from statestore.format.values.stored_value import join_stored
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_write
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.making.state_filling import FilledShard

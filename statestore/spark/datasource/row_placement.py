@@ -22,11 +22,11 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import InputSchemaError, StateRowError
 from statestore.errors.readable import key_digest
 from statestore.format.binary_columns import Integers, row_sizes
-from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
-from statestore.format.partitioner import partition_column
-from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
-from statestore.spark.blobs import BLOB, decode_blob, encode_blob
-from statestore.spark.schema import check_column_type, spark_schema, spark_type
+from statestore.format.keys.partitioner import partition_column
+from statestore.format.records.header_columns import HEADERS_TYPE, encode_header_column
+from statestore.format.values.value_timestamp import UNKNOWN_TIMESTAMP_MS
+from statestore.spark.shards.blobs import BLOB, decode_blob, encode_blob
+from statestore.spark.shards.schema import check_column_type, spark_schema, spark_type
 
 _ROWS: Final = pa.schema([pa.field("shard", pa.int32()), pa.field("store", pa.string()), *ENTRY_FIELDS])
 _HEADERS: Final = _ROWS.get_field_index("headers")

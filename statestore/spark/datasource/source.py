@@ -19,7 +19,8 @@ from pyspark.sql.types import StructType
 from statestore.errors import DataSourceOptionError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.spark.checkpoint_pointers import recorded_pointers
+from statestore.spark.checkpoints.checkpoint_pointers import recorded_pointers
+from statestore.spark.checkpoints.source_offsets import read_source_offsets
 from statestore.spark.datasource.change_feed import (
     CHANGE_FIELDS,
     ChangeScan,
@@ -38,7 +39,6 @@ from statestore.spark.datasource.row_filter import RowFilter, condition_of
 from statestore.spark.datasource.store_scan import STORE_FIELDS, StoreScan, rows_schema
 from statestore.spark.datasource.writer import StateWriter
 from statestore.spark.sessions import is_connect
-from statestore.spark.source_offsets import read_source_offsets
 from statestore.spark.spark_versions import filters, refuse_pushed_filters
 
 FORMAT_NAME = "headerstate"

@@ -16,7 +16,7 @@ from statestore.bytestore.kinds.entry_scan import bounded_pairs
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.format.header_columns import decode_header_column
+from statestore.format.records.header_columns import decode_header_column
 from statestore.spark.datasource.row_filter import RowFilter
 
 

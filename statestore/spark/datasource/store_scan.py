@@ -21,7 +21,7 @@ from statestore.spark.datasource.options import work_directory
 from statestore.spark.datasource.read_as import AS_BYTES, ReadAs
 from statestore.spark.datasource.row_filter import EVERY_ROW, RowFilter
 from statestore.spark.datasource.store_columns import asked_columns, entry_columns
-from statestore.spark.schema import spark_schema
+from statestore.spark.shards.schema import spark_schema
 from statestore.stores.builder import live_at
 
 _SHARD_FIELDS: Final = (pa.field("shard", pa.int32()), pa.field("version", pa.int64()))

@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from statestore.spark.schema import HEADERS
+from statestore.spark.shards.schema import HEADERS
 
 ON_ERROR: Final = ("raise", "null")
 """What is done about a value that is not what it is read as."""

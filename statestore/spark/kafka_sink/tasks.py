@@ -17,8 +17,8 @@ from typing import Final
 import pyarrow as pa
 from pyspark import TaskContext
 
-from statestore.spark.blobs import BLOB, decode_blob, encode_blob
 from statestore.spark.kafka_sink.partition import BatchPlan, PartitionWritten
+from statestore.spark.shards.blobs import BLOB, decode_blob, encode_blob
 
 BLOB_SCHEMA: Final = f"{BLOB} binary"
 WRITTEN_SCHEMA: Final = "partition int, records bigint, digest string, was_there boolean, read_to bigint"

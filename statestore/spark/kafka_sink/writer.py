@@ -25,8 +25,8 @@ from statestore.spark.kafka_sink.partition import (
 from statestore.spark.kafka_sink.run import WriterRun
 from statestore.spark.kafka_sink.running_batch import RunningBatch
 from statestore.spark.kafka_sink.tasks import BLOB_SCHEMA, WRITTEN_SCHEMA, ForPartition, SayEnd
-from statestore.spark.schema import HEADERS, check_column_type
 from statestore.spark.sessions import is_connect
+from statestore.spark.shards.schema import HEADERS, check_column_type
 
 _LOG: Final = logging.getLogger(__name__)
 _ARROW_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from statestore.errors import FormatError, HeadersFrozenError, NegativeLengthError, TruncatedError, VarintError
-from statestore.format.record_v2 import BatchBase, RecordV2, decode_record, encode_record, position_of
+from statestore.format.records.record_v2 import BatchBase, RecordV2, decode_record, encode_record, position_of
 from statestore.format.varint import decode_varint, encode_varint
 from statestore.headers import Header, Headers
 from tests.support.connect.forms import Json

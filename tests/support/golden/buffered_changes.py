@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from statestore.format.buffered_record import decode_logged_record
+from statestore.format.values.buffered_record import decode_logged_record
 from statestore.headers import Headers
 from tests.support.java.dsl import run_dsl_with_kafka_streams
 from tests.support.twins.random_dsl import draw_dsl_scenario

@@ -18,10 +18,10 @@ from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.record_context import RecordContext
 from statestore.bytestore.upgrades.opening import open_store
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.format.header_bytes import encode_headers
+from statestore.format.keys.window_key import MAX_TIME_MS
+from statestore.format.records.header_bytes import encode_headers
 from statestore.format.serde import Serdes
-from statestore.format.store_format import StoreFormat
-from statestore.format.window_key import MAX_TIME_MS
+from statestore.format.values.store_format import StoreFormat
 from statestore.headers import Headers
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import Changelog, ChangelogRecord, EveryWrite, batch_changelog

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.format.header_bytes import encode_headers
-from statestore.format.session_key import encode_session_key
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import join_stored
-from statestore.format.window_key import encode_window_key
+from statestore.format.keys.session_key import encode_session_key
+from statestore.format.keys.window_key import encode_window_key
+from statestore.format.records.header_bytes import encode_headers
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import join_stored
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.new_state import NewState

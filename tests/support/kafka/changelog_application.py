@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from statestore.format.header_bytes import parse_headers
+from statestore.format.records.header_bytes import parse_headers
 from tests.support.golden.replay import spec_of
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.reading import read_log_ends, read_records

@@ -13,7 +13,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from pyspark import TaskContext
 
-from statestore.format.header_columns import HEADERS_TYPE
+from statestore.format.records.header_columns import HEADERS_TYPE
 from statestore.spark.kafka_sink.cluster import KafkaCluster
 from statestore.spark.kafka_sink.markers import MarkerTopic, WriterMarkers
 from statestore.spark.kafka_sink.partition import BatchPlan, Writer, write_partition

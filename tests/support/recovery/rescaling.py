@@ -20,7 +20,7 @@ from statestore import (
 )
 from statestore.bytestore.kinds.contents import StoredEntry, stored_entries
 from statestore.bytestore.kinds.store_spec import StoreKind
-from statestore.format.partitioner import partition_column
+from statestore.format.keys.partitioner import partition_column
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import flush_stores, shard_stores
 from statestore.recovery.commit.batch_end import BatchEnd

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.format.store_format import StoreFormat
-from statestore.format.value_timestamp_headers import encode_value_timestamp_headers
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.value_timestamp_headers import encode_value_timestamp_headers
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
@@ -16,7 +16,7 @@ from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
-from statestore.stores.changelogging import ChangeLoggingLayer
+from statestore.stores.layers.changelogging import ChangeLoggingLayer
 
 NOTHING_MORE = BatchEnd()
 TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from statestore.format.window_key import MAX_TIME_MS
+from statestore.format.keys.window_key import MAX_TIME_MS
 from tests.support.soak.version_history import VersionHistory
 
 TOPIC = "readings"

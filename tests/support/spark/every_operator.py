@@ -28,7 +28,7 @@ from statestore.dsl import (
     Suppressed,
     TimeWindows,
 )
-from statestore.format.partitioner import partition_column
+from statestore.format.keys.partitioner import partition_column
 from statestore.testing import TestRecord, TopologyTestDriver
 
 TEXT, INT64, BYTES = Serdes.string(), Serdes.int64(), Serdes.bytes()

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from statestore import ExpiredTimer, KeyContext, Serdes, StatefulProcessorHandle, Topology
-from statestore.format.header_bytes import encode_headers
+from statestore.format.records.header_bytes import encode_headers
 from statestore.headers.topic_columns import SinkFields, SourceFields
 from statestore.spark import HeaderStatefulProcessor, per_key_topology
 from tests.support.spark.task_batches import TaskBatches

@@ -58,7 +58,7 @@ def _migrate(within: str, kill_at: int | None, fields: dict[str, Any]) -> int:
     from statestore.bytestore.engines.sorted_fill import SortedFill
     from statestore.bytestore.kinds.store_types import StoreType
     from upgrade_tools.migration.migrate import migrate
-    from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
+    from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat, TargetLayout
     from upgrade_tools.states.state import StateOptions
 
     SortedFill.table_bytes = 1  # a table for each step, so that many are there before the last

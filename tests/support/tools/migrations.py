@@ -8,8 +8,8 @@ from typing import Any
 
 from statestore.bytestore.kinds.store_types import StoreType
 from tests.support.golden.kafka_streams import Fixture
-from upgrade_tools.cli.entry_documents import Document, entry_documents
-from upgrade_tools.migration.request import MigrationRequest, TargetFormat
+from upgrade_tools.cli.printing.entry_documents import Document, entry_documents
+from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat
 from upgrade_tools.states.detection import open_state
 from upgrade_tools.states.state import StateOptions
 

@@ -12,7 +12,7 @@ from typing import Any
 from statestore import Headers, Serde, Serdes, Topology
 from statestore.dsl.emit_strategy import EmitStrategy
 from statestore.dsl.join_serdes import WaitingKey
-from statestore.dsl.joined import Joined, StreamJoined
+from statestore.dsl.joins.joined import Joined, StreamJoined
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
@@ -20,7 +20,7 @@ from statestore.dsl.suppressed import BufferConfig, Suppressed
 from statestore.dsl.windowed_serdes import session_windowed_serde, time_windowed_serde
 from statestore.dsl.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 from statestore.errors import SuppressionBufferFullError
-from statestore.format.buffered_record import decode_logged_record
+from statestore.format.values.buffered_record import decode_logged_record
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.java.driver import Step
 from tests.support.java.dsl import DslScenario, files_in_memory

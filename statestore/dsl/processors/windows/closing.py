@@ -16,8 +16,8 @@ import numpy as np
 
 from statestore.dsl.processors.windows.earlier_shards import EarlierTimesOfKeys
 from statestore.format.binary_columns import Integers
+from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.serde import Serde
-from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
 from statestore.processor.earlier_times import UNSEEN_MS

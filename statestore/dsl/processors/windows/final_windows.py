@@ -12,7 +12,7 @@ from typing import Any
 
 from statestore.dsl.processors.changes_out import ChangesOut
 from statestore.dsl.processors.time_queue import TimeQueue
-from statestore.format.due_key import WINDOW_END_KEYS, start_and_key, started_key
+from statestore.format.keys.due_key import WINDOW_END_KEYS, start_and_key, started_key
 from statestore.format.serde import Serde, Serdes
 from statestore.processor.context import ProcessorContext
 from statestore.stores.holders import ValueTimestampHeaders

@@ -18,7 +18,7 @@ from typing import Any
 from statestore.dsl.processors.windows.session_merging import Session, SessionMerging
 from statestore.dsl.processors.windows.windowed_aggregating import WindowedAggregate, WindowedPlan
 from statestore.dsl.windows import SessionWindows
-from statestore.format.window_key import MAX_TIME_MS
+from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.processor.context import ProcessorContext
 from statestore.processor.processor import Processor
 from statestore.processor.record import Record

@@ -21,7 +21,7 @@ from statestore.dsl.processors.windows.session_aggregating import SessionAggrega
 from statestore.dsl.processors.windows.session_merging import MergedRecords, Session, SessionMerging
 from statestore.format.binary_columns import Integers, is_valid
 from statestore.format.key_groups import KeyGroups, are_last
-from statestore.format.window_key import MAX_TIME_MS
+from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext

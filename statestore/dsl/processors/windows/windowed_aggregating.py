@@ -11,7 +11,7 @@ from statestore.dsl.processors.aggregating import AggregatePlan, Update
 from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
 from statestore.dsl.processors.windows.final_windows import FinalWindows
 from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
-from statestore.format.window_key import MAX_TIME_MS
+from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS, LATE_RECORDS
 from statestore.processor.processor import Processor

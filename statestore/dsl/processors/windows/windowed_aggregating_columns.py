@@ -20,7 +20,7 @@ from statestore.dsl.processors.windows.windowed_aggregating import WindowedAggre
 from statestore.dsl.windows import TimeWindows
 from statestore.format.binary_columns import Flags, Integers, is_valid
 from statestore.format.key_groups import KeyGroups
-from statestore.format.window_key import MAX_TIME_MS
+from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext

@@ -10,7 +10,7 @@ interceptor     SchemaInterceptor: the same beside a serde that knows no registr
 Users import from here. Imports `connect` and the foundation of `statestore.middleware`. Start at `serde`.
 """
 
-from statestore.connect.converters.avro_datum import AvroSchema
+from statestore.connect.converters.avro.avro_datum import AvroSchema
 from statestore.middleware.schemas.avro import plain_avro_serde
 from statestore.middleware.schemas.schema_registry.confluent import ConfluentRegistry
 from statestore.middleware.schemas.schema_registry.ids import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 
-from statestore.connect.converters.avro_datum import LARGEST_SCHEMA_BYTES
+from statestore.connect.converters.avro.avro_datum import LARGEST_SCHEMA_BYTES
 from statestore.middleware.extras import extra
 from statestore.middleware.schemas.schema_registry.ids import SchemaId, SchemaIds
 from statestore.middleware.schemas.schema_registry.registry import RegisteredSchema, SchemaRegistry, schema_md5

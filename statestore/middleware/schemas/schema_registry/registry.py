@@ -16,7 +16,7 @@ from copy import copy
 from typing import Any, Final, NamedTuple, NoReturn
 from uuid import uuid4
 
-from statestore.connect.converters.avro_datum import AvroSchema, avro_schema
+from statestore.connect.converters.avro.avro_datum import AvroSchema, avro_schema
 from statestore.connect.recently_used import RecentlyUsed
 from statestore.errors import (
     DataException,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from statestore.connect.converters.avro_datum import AvroSchema
+from statestore.connect.converters.avro.avro_datum import AvroSchema
 from statestore.errors import IncompatibleSchemaError, SerializationError
 from statestore.format.serde import Serde, Serdes
 from statestore.middleware.schemas.avro import AvroValues, read_value, schema_text

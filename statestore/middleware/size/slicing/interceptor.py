@@ -10,7 +10,7 @@ import numpy as np
 from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import SliceError
 from statestore.format.binary_columns import row_sizes
-from statestore.format.entry_key import MAP_KEYS
+from statestore.format.keys.entry_key import MAP_KEYS
 from statestore.format.serde import Serdes
 from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext

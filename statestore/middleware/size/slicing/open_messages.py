@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from statestore.errors import FormatError, RecordRefusedError, SliceError, SlicesIncompleteError
-from statestore.format.entry_key import key_at_front, map_entry_key, map_key_of, sized
+from statestore.format.keys.entry_key import key_at_front, map_entry_key, map_key_of, sized
 from statestore.headers.records import ConsumerRecord
 from statestore.interception.interceptor import IngestedRecord
 from statestore.middleware.size.slicing.slice import CHUNK_HEADER, MESSAGE_ID_BYTES, MOST_SLICES, Slice

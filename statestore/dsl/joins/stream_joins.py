@@ -1,0 +1,302 @@
+"""The nodes and stores of a stream's joins, with Kafka's names. Source: Kafka's KStreamImpl and KStreamImplJoin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
+from statestore.dsl.join_serdes import (
+    buffered_key_serde,
+    buffered_record_serde,
+    waiting_key_serde,
+)
+from statestore.dsl.joins.joined import Joined, StreamJoined
+from statestore.dsl.processors.joining import Joiner
+from statestore.dsl.processors.stateless import PassThrough
+from statestore.dsl.processors.stream_stream_joining import KeepingWindow, StreamJoin, StreamSideJoining
+from statestore.dsl.processors.stream_table_joining import StreamBufferPlan, StreamTableJoining
+from statestore.dsl.processors.table_views import TableView
+from statestore.dsl.stage import Stage
+from statestore.dsl.stream_graph import GraphNode, StreamGraph
+from statestore.dsl.table_plans import TablePlan
+from statestore.dsl.windows import JoinWindows
+from statestore.errors import TopologyError
+from statestore.format.serde import Serde, Serdes
+from statestore.format.values.buffered_record import BUFFERED_KEYS
+from statestore.format.values.waiting_values import WAITING_KEYS
+from statestore.processor.processor import ProcessorSupplier
+from statestore.stores.builder import StoreBuilder
+from statestore.stores.stores import Stores
+
+_JOIN = "KSTREAM-JOIN-"
+_LEFT_JOIN = "KSTREAM-LEFTJOIN-"
+_WINDOWED = "KSTREAM-WINDOWED-"
+_JOIN_THIS = "KSTREAM-JOINTHIS-"
+_JOIN_OTHER = "KSTREAM-JOINOTHER-"
+_OUTER_THIS = "KSTREAM-OUTERTHIS-"
+_OUTER_OTHER = "KSTREAM-OUTEROTHER-"
+_OUTER_SHARED = "KSTREAM-OUTERSHARED-"
+_MERGE = "KSTREAM-MERGE-"
+
+
+class JoinKind(Enum):
+    """Which side's records are joined with None if they find none of the other side."""
+
+    INNER = "join"
+    LEFT = "left_join"
+    OUTER = "outer_join"
+
+    @property
+    def keeps_left(self) -> bool:
+        """Whether the left side's are."""
+        return self is not JoinKind.INNER
+
+    @property
+    def keeps_right(self) -> bool:
+        """Whether the right side's are."""
+        return self is JoinKind.OUTER
+
+
+class JoinOptions(NamedTuple):
+    """What the joins of a stream have in common."""
+
+    headers: PolicyLike
+    value_serde: Serde[Any] | None
+    name: str | None
+
+    @property
+    def policy(self) -> HeaderPolicy:
+        """The policy for headers. Raises ValueError for one that there is not."""
+        return HeaderPolicy.of(self.headers)
+
+
+def require_kind(parameter: str, given: Any, kind: type) -> None:
+    """Raise TypeError, naming the parameter, for what is of another class."""
+    if not isinstance(given, kind):
+        raise TypeError(f"{parameter} must be a {kind.__name__}, not {given!r}")
+
+
+def require_one_program(left: Stage, right: Stage) -> None:
+    """Raise TopologyError for sides of two programs."""
+    if left.graph is not right.graph:
+        raise TopologyError(f"{left.node!r} can't be joined with {right.node!r}, which another StreamsBuilder has made")
+
+
+def require_joinable(left: Stage, right: Stage) -> None:
+    """Raise TopologyError for sides of two programs, and for keys that are known to be written differently."""
+    require_one_program(left, right)
+    names = [None if side.key_serde is None else side.key_serde.name for side in (left, right)]
+    if None not in names and names[0] != names[1]:
+        raise TopologyError(
+            f"{left.node!r} can't be joined with {right.node!r}: keys of the one are written as {names[0]!r}, of the "
+            f"other as {names[1]!r}, so equal keys would not meet. Give both the same key serde"
+        )
+
+
+def add_table_join(
+    stream: Stage,
+    table: Stage,
+    plan: TablePlan,
+    kind: JoinKind,
+    joiner: Joiner,
+    joined: Joined,
+    options: JoinOptions,
+) -> str:
+    """Add the join of a stream with a table, and return its node."""
+    require_kind("joined", joined, Joined)
+    require_joinable(stream, table)
+    graph = stream.graph
+    node = graph.new_name(_LEFT_JOIN if kind.keeps_left else _JOIN, options.name)
+    view, policy = plan.view(), options.policy
+    buffer, stores, entry_keys = None, tuple[StoreBuilder[Any], ...](), dict[str, str]()
+    if joined.grace_ms is not None:
+        key_serde = _required(joined.key_serde or stream.key_serde, "key", stream, "Joined.with_(...)")
+        value_serde = _required(joined.value_serde or stream.value_serde, "value", stream, "Joined.with_(...)")
+        buffer = StreamBufferPlan(f"{node}-Buffer", key_serde, value_serde, joined.grace_ms)
+        stores = (_key_value_builder(buffer.store, buffered_key_serde(key_serde), buffered_record_serde()),)
+        entry_keys = {buffer.store: BUFFERED_KEYS}
+
+    def supplier() -> ProcessorSupplier:
+        _require_history(node, plan, joined.grace_ms)
+        return StreamTableJoining(view, joiner, policy, kind.keeps_left, buffer=buffer)
+
+    graph.add(GraphNode(node, (stream.node,), supplier, lambda: stores, lambda: view.stores, entry_keys=entry_keys))
+    return node
+
+
+def add_global_table_join(
+    stream: Stage,
+    table: Stage,
+    view: TableView,
+    key_selector: Callable[[Any, Any], Any],
+    kind: JoinKind,
+    joiner: Joiner,
+    options: JoinOptions,
+) -> str:
+    """Add the join of a stream with a global table, and return its node."""
+    require_one_program(stream, table)
+    node = stream.graph.new_name(_LEFT_JOIN, options.name)  # Kafka's name for inner joins, too
+    joining = StreamTableJoining(view, joiner, options.policy, kind.keeps_left, key_selector)
+    stream.graph.add(GraphNode(node, (stream.node,), lambda: joining))
+    return node
+
+
+def add_stream_join(
+    left: Stage,
+    right: Stage,
+    kind: JoinKind,
+    joiner: Joiner,
+    windows: JoinWindows,
+    joined: StreamJoined,
+    options: JoinOptions,
+) -> str:
+    """Add the join of two streams, and return its last node."""
+    require_kind("windows", windows, JoinWindows)
+    require_kind("joined", joined, StreamJoined)
+    require_joinable(left, right)
+    if windows.size_ms + windows.grace_ms < 1:
+        raise TopologyError(
+            f"{left.node!r} can't be joined with {right.node!r} in windows of 0 ms without a grace: nothing would be "
+            "kept, so nothing would ever be found. Give the windows a grace of 1 ms or more"
+        )
+    graph = left.graph
+    names = _Names.of(graph, kind, joined, options.name)
+    key_serde = _required(joined.key_serde or left.key_serde or right.key_serde, "key", left, _SERDES_OF_STREAMS)
+    left_serde = _required(joined.value_serde or left.value_serde, "value", left, _SERDES_OF_STREAMS)
+    right_serde = _required(joined.other_value_serde or right.value_serde, "value", right, _SERDES_OF_STREAMS)
+    join = StreamJoin(
+        joiner,
+        options.policy,
+        windows,
+        names.left_store,
+        names.right_store,
+        names.waiting_store,
+        key_serde,
+        left_serde,
+        right_serde,
+    )
+    left_builder = _window_builder(names.left_store, windows, key_serde, left_serde, joined)
+    right_builder = _window_builder(names.right_store, windows, key_serde, right_serde, joined)
+    shared: tuple[StoreBuilder[Any], ...] = ()
+    if names.waiting_store is not None:
+        # Values are taken apart by who sends them on: most are looked at before, and left there.
+        waiting = waiting_key_serde(key_serde), Serdes.bytes()
+        shared = (_key_value_builder(names.waiting_store, *waiting, is_persistent=joined.is_persistent),)
+    keeps_left = KeepingWindow(names.left_store, key_serde, _retention_ms(windows))
+    keeps_right = KeepingWindow(names.right_store, key_serde, _retention_ms(windows))
+    graph.add(_node(names.left_window, left.node, keeps_left, left_builder))
+    graph.add(_node(names.right_window, right.node, keeps_right, right_builder))
+    joins_left = StreamSideJoining(join, is_left=True, sends_unmatched=kind.keeps_left)
+    joins_right = StreamSideJoining(join, is_left=False, sends_unmatched=kind.keeps_right)
+    graph.add(_node(names.join_left, names.left_window, joins_left, right_builder, waiting=shared))
+    graph.add(_node(names.join_right, names.right_window, joins_right, left_builder, waiting=shared))
+    graph.add(GraphNode(names.merge, (names.join_left, names.join_right), lambda: PassThrough))
+    return names.merge
+
+
+_SERDES_OF_STREAMS = "StreamJoined.with_(...)"
+
+
+class _Names(NamedTuple):
+    """The names of the nodes and stores of a join of streams."""
+
+    left_window: str
+    right_window: str
+    join_left: str
+    join_right: str
+    merge: str
+    left_store: str
+    right_store: str
+    waiting_store: str | None
+
+    @classmethod
+    def of(cls, graph: StreamGraph, kind: JoinKind, joined: StreamJoined, name: str | None) -> _Names:
+        """Return new ones; some take a number also if another name was given, as in Kafka."""
+        left_suffix = "-outer-this-join" if kind.keeps_right else "-this-join"
+        right_suffix = "-outer-other-join" if kind.keeps_left else "-other-join"
+        left_window, right_window = (
+            graph.new_name(_WINDOWED, None if name is None else name + suffix)
+            for suffix in ("-this-windowed", "-other-windowed")
+        )
+        left_prefix = _OUTER_THIS if kind.keeps_right else _JOIN_THIS
+        numbered_left = graph.new_name(left_prefix)
+        numbered_right = graph.new_name(_OUTER_OTHER if kind.keeps_left else _JOIN_OTHER)
+        merge = graph.new_name(_MERGE, None if name is None else f"{name}-merge")
+        base = joined.store_name
+        waiting = None
+        if kind.keeps_left:
+            shared_suffix = "-outer-shared-join" if kind.keeps_right else "-left-shared-join"
+            shared = _OUTER_SHARED + numbered_left.removeprefix(left_prefix) if base is None else base + shared_suffix
+            waiting = f"{shared}-store"
+        return cls(
+            left_window,
+            right_window,
+            numbered_left if name is None else name + left_suffix,
+            numbered_right if name is None else name + right_suffix,
+            merge,
+            f"{numbered_left if base is None else base + left_suffix}-store",
+            f"{numbered_right if base is None else base + right_suffix}-store",
+            waiting,
+        )
+
+
+def _node(
+    name: str,
+    parent: str,
+    supplier: ProcessorSupplier,
+    *stores: StoreBuilder[Any],
+    waiting: Sequence[StoreBuilder[Any]] = (),
+) -> GraphNode:
+    entry_keys = {store.name: WAITING_KEYS for store in waiting}
+    return GraphNode(name, (parent,), lambda: supplier, lambda: (*stores, *waiting), entry_keys=entry_keys)
+
+
+def _window_builder(
+    name: str, windows: JoinWindows, key_serde: Serde[Any], value_serde: Serde[Any], joined: StreamJoined
+) -> StoreBuilder[Any]:
+    make = (
+        Stores.persistent_timestamped_window_store_with_headers
+        if joined.is_persistent
+        else Stores.in_memory_window_store
+    )
+    supplier = make(name, _retention_ms(windows), windows.size_ms, True)
+    return Stores.timestamped_window_store_with_headers_builder(supplier, key_serde, value_serde)
+
+
+def _retention_ms(windows: JoinWindows) -> int:
+    """Return for how long a side keeps records."""
+    return windows.size_ms + windows.grace_ms
+
+
+def _key_value_builder(
+    name: str, key_serde: Serde[Any], value_serde: Serde[Any], *, is_persistent: bool = True
+) -> StoreBuilder[Any]:
+    make = Stores.persistent_key_value_store if is_persistent else Stores.in_memory_key_value_store
+    return Stores.key_value_store_builder(make(name), key_serde, value_serde)
+
+
+def _required(serde: Serde[Any] | None, what: str, side: Stage, where: str) -> Serde[Any]:
+    if serde is None:
+        raise TopologyError(
+            f"the records of {side.node!r} have to be kept for a join, and it is not known how their {what}s are "
+            f"written: give the join {where}"
+        )
+    return serde
+
+
+def _require_history(node: str, plan: TablePlan, grace_ms: int | None) -> None:
+    if grace_ms is None:
+        return
+    history_ms = plan.history_retention_ms
+    if history_ms is None:
+        raise TopologyError(
+            f"join {node!r} has a grace period of {grace_ms} ms, and its table keeps no old versions: give the table "
+            "Materialized.as_versioned(...), or leave the grace out"
+        )
+    if history_ms < grace_ms:
+        raise TopologyError(
+            f"join {node!r} has a grace period of {grace_ms} ms, and its table keeps versions for {history_ms} ms: "
+            f"give the table Materialized.as_versioned(name, {grace_ms}) or more"
+        )

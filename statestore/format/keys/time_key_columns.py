@@ -1,0 +1,90 @@
+"""The times in columns of window and session keys: `window_key` and `session_key`, vectorised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from statestore.format.binary_columns import (
+    Flags,
+    Integers,
+    binary_array,
+    interleave,
+    positions_and_bytes,
+    refuse_row,
+)
+from statestore.format.keys.session_key import encode_session_key, split_session_key
+from statestore.format.keys.window_key import split_window_key
+
+_WINDOW_SUFFIX: Final = np.dtype([("start_ms", ">i8"), ("sequence", ">i4")])
+_SESSION_SUFFIX: Final = np.dtype([("end_ms", ">i8"), ("start_ms", ">i8")])
+
+
+def encode_window_keys(keys: pa.BinaryArray, starts_ms: Integers) -> pa.BinaryArray:
+    """Return `encode_window_key` of each key and start, which is 0 or more, with the sequence number 0."""
+    suffixes = np.zeros(len(keys), _WINDOW_SUFFIX)
+    suffixes["start_ms"] = starts_ms
+    return _with_suffixes(keys, suffixes)
+
+
+def encode_session_keys(keys: pa.BinaryArray, starts_ms: Integers, ends_ms: Integers) -> pa.BinaryArray:
+    """Return `encode_session_key` of each key, start and end. Raises ValueError for one that ends before it starts."""
+    if (starts_ms > ends_ms).any():
+        row = int(np.argmax(starts_ms > ends_ms))
+        encode_session_key(b"", int(starts_ms[row]), int(ends_ms[row]))
+    suffixes = np.zeros(len(keys), _SESSION_SUFFIX)
+    suffixes["start_ms"], suffixes["end_ms"] = starts_ms, ends_ms
+    return _with_suffixes(keys, suffixes)
+
+
+def _with_suffixes(keys: pa.BinaryArray, suffixes: npt.NDArray[np.void]) -> pa.BinaryArray:
+    size = suffixes.dtype.itemsize
+    positions, data = interleave([keys, binary_array(np.arange(len(keys) + 1) * size, suffixes)], "keys with times")
+    return binary_array(positions[::2], data)
+
+
+def window_starts(keys: pa.BinaryArray) -> Integers:
+    """Return when each window starts, in ms. Raises FormatError for a key that `split_window_key` would refuse."""
+    suffixes = _suffixes(keys, _WINDOW_SUFFIX, split_window_key)
+    _refuse((suffixes["start_ms"] < 0) | (suffixes["sequence"] < 0), keys, split_window_key)
+    return suffixes["start_ms"].astype(np.int64)
+
+
+def session_ends(keys: pa.BinaryArray) -> Integers:
+    """Return when each session ends, in ms. Raises FormatError for a key that `split_session_key` would refuse."""
+    return session_times(keys)[1]
+
+
+def session_times(keys: pa.BinaryArray) -> tuple[Integers, Integers]:
+    """Return when each session starts, and when it ends, in ms.
+
+    Raises FormatError for a key that `split_session_key` would refuse.
+    """
+    suffixes = _suffixes(keys, _SESSION_SUFFIX, split_session_key)
+    _refuse(
+        (suffixes["start_ms"] < 0) | (suffixes["start_ms"] > suffixes["end_ms"]),
+        keys,
+        split_session_key,
+    )
+    return suffixes["start_ms"].astype(np.int64), suffixes["end_ms"].astype(np.int64)
+
+
+def _suffixes(
+    keys: pa.BinaryArray, suffix: np.dtype[np.void], split: Callable[[bytes], object]
+) -> npt.NDArray[np.void]:
+    positions, data = positions_and_bytes(keys)
+    ends = positions[1:]
+    _refuse(ends - positions[:-1] < suffix.itemsize, keys, split)
+    places = (ends - suffix.itemsize)[:, np.newaxis] + np.arange(suffix.itemsize)
+    suffixes: npt.NDArray[np.void] = data[places].view(suffix)
+    return suffixes.reshape(len(keys))
+
+
+def _refuse(unsound: Flags, keys: pa.BinaryArray, split: Callable[[bytes], object]) -> None:
+    """Raise what `split` has against the first unsound key, if there is one."""
+    if unsound.any():
+        refuse_row(split, keys, int(unsound.argmax()))

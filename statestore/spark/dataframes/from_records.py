@@ -1,0 +1,238 @@
+"""`from_records`: records, as `stateful` returns them, in columns of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from pyspark.errors import ParseException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from statestore.errors import ConnectException, InputSchemaError, RecordColumnsError
+from statestore.format.serde import STANDARD_SERDES, Serde
+from statestore.spark import header_functions as hf
+from statestore.spark.dataframes.encodings import decode, encoding_name, is_malformed
+from statestore.spark.header_functions.headers_column import ON_ERROR, check_choice
+from statestore.spark.shards.schema import HEADERS, check_column_type
+
+Schema: TypeAlias = str | DataType | Serde[Any]
+
+_HEADER_TYPES: Final[Mapping[str, Callable[..., Column]]] = {
+    "string": hf.header_string,
+    "int": hf.header_int,
+    "bigint": hf.header_long,
+    "double": hf.header_double,
+    "boolean": hf.header_boolean,
+    "date": hf.header_date,
+    "timestamp": hf.header_timestamp,
+}
+_ENCODINGS: Final = ", ".join(STANDARD_SERDES)
+_ERROR: Final = "error"
+
+
+def from_records(
+    records: DataFrame,
+    schema: Schema,
+    *,
+    key: str | None = "key",
+    key_as: Schema = "string",
+    value: str = "value",
+    timestamp: str | None = "timestamp",
+    headers: Mapping[str, str] | None = None,
+    keep: Collection[str] = (),
+    on_error: str = "raise",
+    error: str = "error",
+) -> DataFrame:
+    """Return records as columns: the key, those of the value, the timestamp, and headers that are asked for.
+
+    Args:
+        records: key, value, topic, timestamp and headers, as `stateful` returns them or Spark's Kafka source does.
+        schema: what values are. An encoding, as in `to_records` (string, bytes, int32, int64, double, boolean, json, or
+            that serde of Serdes) makes one column; json alone is its text. JSON with a schema, in Spark's words
+            (`"total bigint, at timestamp"`) or as a StructType, makes a column of each field; of any other type, one.
+        key: the name of the key's column; None leaves it out.
+        key_as: what keys are, as `schema`, but always one column.
+        value: the name of the value's column, where it is one.
+        timestamp: the name of the timestamp's column; None leaves it out.
+        headers: the headers that become columns of these names, with the type that the last one of each has: binary,
+            string, int, bigint, double, boolean, date, timestamp, read as `header_functions` does, or any other of
+            Spark.
+        keep: of topic, headers, partition and offset those that stay as they are.
+        on_error: what is done about bytes that are not what they are read as: "raise" ends the query with an error that
+            names them; "null" makes them null, and says so in the column `error`, which is null where all is right.
+        error: the name of that column.
+
+    A value that is null is null in all of its columns. Fields that JSON has and the schema has not are left out, those
+    that it lacks are null. Raises RecordColumnsError with all that is wrong, ValueError for an unknown `on_error`.
+    """
+    return columns_of(
+        records,
+        schema,
+        key=key,
+        key_as=key_as,
+        value=value,
+        timestamp=timestamp,
+        headers=headers,
+        keep=keep,
+        on_error=on_error,
+        error=error,
+        key_fields=False,
+        computed={},
+    )
+
+
+def columns_of(
+    records: DataFrame,
+    schema: Schema,
+    *,
+    key: str | None,
+    key_as: Schema,
+    value: str,
+    timestamp: str | None,
+    headers: Mapping[str, str] | None,
+    keep: Collection[str],
+    on_error: str,
+    error: str,
+    key_fields: bool,
+    computed: Mapping[str, Column],
+) -> DataFrame:
+    """Return what `from_records` returns, with columns behind the key that are computed of the records' own.
+
+    `key_fields` makes columns of the fields of a key that is an object.
+    """
+    check_choice("on_error", on_error, ON_ERROR)
+    reading = _Reading(records)
+    made: list[_Read] = []
+    if key is not None:
+        made.append(reading.of_bytes("key", key_as, key, fields=key_fields))
+    made += [_Read(column, [name]) for name, column in computed.items()]
+    made.append(reading.of_bytes("value", schema, value, fields=True))
+    if timestamp is not None:
+        made.append(reading.as_it_is("timestamp", timestamp))
+    made += [reading.header(name, asked) for name, asked in (headers or {}).items()]
+    made += [reading.as_it_is(name, name) for name in keep]
+    names = [name for read in made for name in read.names] + ([error] if on_error == "null" else [])
+    reading.refuse_twice(names)
+    if reading.problems:
+        raise RecordColumnsError("from_records", problems=reading.problems)
+    # Twice: so JSON is read once, whatever becomes of its fields.
+    held = records.select(*(read.held(n, on_error) for n, read in enumerate(made)), _error_of(made).alias(_ERROR))
+    columns = [column for n, read in enumerate(made) for column in read.columns(n)]
+    return held.select(*columns, *([F.col(_ERROR).alias(error)] if on_error == "null" else []))
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A column that is read of a record."""
+
+    value: Column
+    names: Sequence[str]
+    """Of the columns that it becomes."""
+    problem: Column | None = None
+    """What is wrong with its bytes: text, null if nothing is; None if nothing can be."""
+    is_struct: bool = False
+    """Whether the columns are its fields."""
+
+    def held(self, number: int, on_error: str) -> Column:
+        """Return it as one column."""
+        value = self.value
+        if on_error == "raise" and self.problem is not None:
+            value = F.when(self.problem.isNotNull(), F.raise_error(self.problem)).otherwise(value)
+        return value.alias(str(number))
+
+    def columns(self, number: int) -> list[Column]:
+        """Return what it becomes, of what `held` made."""
+        held = F.col(str(number))
+        return [held[name].alias(name) for name in self.names] if self.is_struct else [held.alias(self.names[0])]
+
+
+class _Reading:
+    """The columns of records, and what is wrong with what is asked for."""
+
+    def __init__(self, records: DataFrame) -> None:
+        self._schema = records.schema
+        self.problems: list[str] = []
+
+    def of_bytes(self, column: str, asked: Schema, name: str, *, fields: bool) -> _Read:
+        """Return keys or values; `fields` has an object become a column for each of its fields."""
+        data = self._column(column, "binary")
+        encoding, json_type = self._how(column, asked)
+        value = decode(data, encoding, json_type)
+        problem = _problem(column, data, is_malformed(data, value, encoding), encoding)
+        if fields and isinstance(json_type, StructType):
+            return _Read(value, json_type.fieldNames(), problem, is_struct=True)
+        return _Read(value, [name], problem)
+
+    def header(self, name: str, asked: str) -> _Read:
+        """Return the last header of a key."""
+        headers = self._column("headers", HEADERS)
+        data = hf.header_last(headers, name)
+        if asked == "binary":
+            return _Read(data, [name])
+        if asked in _HEADER_TYPES:
+            value = _HEADER_TYPES[asked](headers, name, on_error="null")
+        else:
+            try:
+                value = hf.header_typed(headers, name, asked, on_error="null")
+            except (ParseException, ConnectException, ValueError) as cause:
+                self.problems.append(f"header {name!r}: {str(cause).splitlines()[0]}")
+                return _Read(data, [name])
+        return _Read(value, [name], _problem(f"header {name!r}", data, data.isNotNull() & value.isNull(), asked))
+
+    def as_it_is(self, column: str, name: str) -> _Read:
+        """Return a column of the records."""
+        return _Read(self._column(column, None), [name])
+
+    def refuse_twice(self, names: Sequence[str]) -> None:
+        """Take note of names that several columns would have."""
+        for name, count in Counter(name.lower() for name in names).items():
+            if count > 1:
+                self.problems.append(f"{count} columns would be named {name!r}: give one of them another name")
+
+    def _column(self, name: str, wanted: str | None) -> Column:
+        if name not in self._schema.names:
+            self.problems.append(f"{name}: is not a column of these records; there are {', '.join(self._schema.names)}")
+            return F.lit(None)
+        if wanted is not None:
+            try:
+                check_column_type(self._schema[name], wanted)
+            except InputSchemaError as refused:
+                self.problems.append(f"{name}: {refused.problem}")
+        return F.col(name)
+
+    def _how(self, column: str, asked: Schema) -> tuple[str, DataType | None]:
+        """Return the encoding, and the type of JSON that is no text."""
+        if isinstance(asked, Serde) or (isinstance(asked, str) and asked in STANDARD_SERDES):
+            try:
+                return encoding_name(asked), None
+            except ValueError as cause:
+                return self._refused(f"{column}: {cause}")
+        try:
+            json_type = DataType.fromDDL(asked) if isinstance(asked, str) else asked
+        except ParseException:
+            return self._refused(f"{column}: {asked!r} is no schema as Spark writes them, and none of {_ENCODINGS}")
+        if isinstance(json_type, StructType | ArrayType | MapType):
+            return "json", json_type
+        named = json_type.simpleString() if isinstance(json_type, DataType) else repr(asked)
+        words = f"{named} is no encoding, and no object or list of JSON"
+        return self._refused(f"{column}: {words}: say one of {_ENCODINGS}")
+
+    def _refused(self, problem: str) -> tuple[str, None]:
+        self.problems.append(problem)
+        return "bytes", None
+
+
+def _problem(what: str, data: Column, is_wrong: Column, expected: str) -> Column:
+    size = F.octet_length(data).cast("string")
+    words = F.concat(F.lit(f"{what} is no {expected}: "), size, F.lit(" bytes"))
+    return F.when(is_wrong, words)
+
+
+def _error_of(made: Sequence[_Read]) -> Column:
+    """Return all that is wrong with a record, null if nothing is."""
+    found = F.concat_ws("; ", *(read.problem for read in made if read.problem is not None))
+    return F.when(found != "", found)

@@ -1,0 +1,94 @@
+"""Reads committed state back from the durable location, as a batch DataFrame.
+
+What is committed stands in Spark's checkpoint: the commit pointers are read from there, and each shard is restored from
+the state location in a task of its own. The running query is not disturbed. With Spark Connect, the server does it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from statestore.format.serde import Serde
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.making.rescale import committed_pointers
+from statestore.recovery.metadata.state_metadata import StateMetadata
+from statestore.spark.checkpoints.checkpoint_pointers import recorded_pointers
+from statestore.spark.datasource.committed import state_in
+from statestore.spark.datasource.read_as import ReadAs
+from statestore.spark.datasource.store_scan import StoreScan
+from statestore.spark.query_failure import sentence_first
+from statestore.spark.sessions import location_in, on_server
+
+if TYPE_CHECKING:
+    from statestore.spark.header_functions.conversion import AnyConverter
+
+
+def read_store(
+    spark: SparkSession,
+    store: str,
+    *,
+    checkpoint_location: str | Path,
+    state_location: str | Path | DurableLocation,
+    header_converter: AnyConverter = None,
+    live_at_ms: int | None = None,
+    key_serde: str | Serde[Any] | None = None,
+    value_serde: str | Serde[Any] | None = None,
+) -> DataFrame:
+    """Return the committed entries of `store`, one row each, in no set order; columns as `headerstate` has them.
+
+    What is committed is found when this is called. `version` is the number of batches that have changed the shard. Keys
+    and values are the serialized bytes, or what `key_serde` and `value_serde` read of them: standard serdes or their
+    names, as `Serdes.string()` or "int64"; "json" is its text. Bytes that are not so end the query. `start_ms` and
+    `end_ms` are those of a window or session, or from when and until when a version of a versioned store is valid; null
+    for key-value stores, and for the end of the latest version. Timestamp and headers are null if the store's format
+    has none. Of a global store, of which every shard holds all, each row is there once.
+
+    With a `header_converter` (one, its name, or properties of Kafka Connect) there is one column more, `typed_headers`:
+    what each header is, as `header_functions.typed_headers` says it. `headers` stay bytes, for `header_typed`.
+
+    `live_at_ms` leaves out the entries that have expired at that time, by a time to live or a header, in milliseconds
+    since the epoch, on the store's own clock; None shows all that is stored, also what waits to be deleted.
+
+    Raises RecoveryError or StatePointersError if there is no state, and ValueError if it has no such store, or one in
+    which nothing expires, and for a serde of your own.
+    """
+    read_as = ReadAs.of(key_serde, value_serde)
+    location = location_in(spark, state_location)
+    metadata = StateMetadata.from_json(on_server(spark, _metadata, location).encode(), str(location))
+    specs = {spec.name: spec for spec in metadata.stores}
+    if store not in specs:
+        raise ValueError(f"the state has no store {store!r}, only {sorted(specs)}")
+    scan = StoreScan(location, metadata, specs[store], read_as=read_as, live_at_ms=live_at_ms)
+    recorded = recorded_pointers(spark, checkpoint_location)
+    pointers = on_server(spark, _committed, location, metadata, recorded)
+    rows = [(pointers[shard],) for shard in scan.shards]
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with sentence_first():
+            for batch in batches:
+                for pointer in batch.column("pointer").to_pylist():
+                    yield from scan.read(CommitPointer.from_json(pointer))
+
+    entries = spark.createDataFrame(rows, "pointer string").repartition(len(rows)).mapInArrow(read, scan.schema)
+    if header_converter is None:
+        return entries
+    # Every Python worker of a query imports this module, and few queries have typed headers.
+    from statestore.spark.header_functions import typed_headers
+
+    return entries.withColumn("typed_headers", typed_headers("headers", converter=header_converter))
+
+
+def _metadata(location: DurableLocation) -> str:
+    return state_in(location).to_json()
+
+
+def _committed(location: DurableLocation, metadata: StateMetadata, recorded: list[str]) -> list[str]:
+    """Return the pointer of each shard as JSON."""
+    found = map(CommitPointer.from_json, recorded)
+    return [pointer.to_json() for pointer in committed_pointers(location, metadata, found, complete=True)]

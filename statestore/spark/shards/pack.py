@@ -1,0 +1,225 @@
+"""Before the shuffle: rows of Kafka's shape to one blob per shard.
+
+Runs as a mapInArrow function. Everything is vectorised over Arrow columns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from statestore.bytestore.chunks import slices
+from statestore.errors import (
+    FormatError,
+    FutureTimestampError,
+    InputHeadersError,
+    InputSchemaError,
+    InvalidTimestampError,
+    NullKeyError,
+)
+from statestore.format.keys.partitioner import partition_column
+from statestore.format.records.header_columns import HEADERS_TYPE, encode_header_column
+from statestore.spark.query_failure import sentence_first
+from statestore.spark.shards.blobs import (
+    BLOB_BYTES,
+    INPUT,
+    POSITION,
+    BlobWriter,
+    encode_blob,
+    record_sizes,
+    release_buffers,
+    sort_by_position,
+)
+from statestore.spark.shards.schema import INPUT_COLUMNS
+
+PACKED_SCHEMA = "route int, blob binary"
+_PACKED = pa.schema([("route", pa.int32()), ("blob", pa.binary())])
+_HELD_LIMIT_BYTES = 64 << 20
+_NO_RECORDS = pa.record_batch([pa.array([], column.type) for column in INPUT], schema=INPUT)
+_LAST_MS = (1 << 63) - 1
+_BATCH_ID = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Places records in shards and packs them into blobs; `routing[shard]` is Spark's group key of a shard."""
+
+    shards: int
+    shard_by: str
+    routing: tuple[int, ...]
+    global_topics: tuple[str, ...] = ()
+    """Topics that every shard receives, in record batches of their own."""
+    calls_every_shard: bool = False
+    """Whether the first batch of the query calls each shard, also those without records."""
+    max_timestamp_ahead_ms: int | None = None
+    """How far ahead of the clock a record's timestamp may be; None is without bound."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield (route, blob) rows; the blobs of one shard come in the order of its records."""
+        with sentence_first():
+            yield from self._rows(batches)
+
+    def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if self.calls_every_shard and _is_start_of_query():
+            yield from (_row(route, encode_blob([_NO_RECORDS])) for route in self.routing)
+        # Written at once: a slice that waits would keep its whole batch in memory.
+        held: dict[int, BlobWriter] = {}
+        for batch in batches:
+            if batch.num_rows:
+                records = _input_batch(batch)
+                self._check_ahead(records)
+                yield from self._add(records, held)
+                del records
+            # Let go of it before the next one is made, or comes from Spark.
+            del batch
+            while sum(blob.size_bytes for blob in held.values()) > _HELD_LIMIT_BYTES:
+                largest = max(held, key=lambda shard: held[shard].size_bytes)
+                yield _row(self.routing[largest], held.pop(largest).finish())
+        for shard in sorted(held):
+            yield _row(self.routing[shard], held.pop(shard).finish())
+        release_buffers()
+
+    def _check_ahead(self, records: pa.RecordBatch) -> None:
+        if self.max_timestamp_ahead_ms is None:
+            return
+        latest_ms = int(time.time() * 1000) + self.max_timestamp_ahead_ms
+        wrong = pc.greater(records.column("timestamp_ms"), pa.scalar(min(latest_ms, _LAST_MS), pa.int64()))
+        if pc.any(wrong).as_py():
+            topic, partition, offset = _position(records, wrong)
+            raise FutureTimestampError(
+                topic=topic,
+                partition=partition,
+                offset=offset,
+                timestamp_ms=records.column("timestamp_ms").filter(wrong)[0].as_py(),
+                max_ahead_ms=self.max_timestamp_ahead_ms,
+            )
+
+    def _add(self, batch: pa.RecordBatch, held: dict[int, BlobWriter]) -> Iterator[pa.RecordBatch]:
+        """Write the records into the blobs of their shards; yield those that are full."""
+        for shard, records in self._split(batch):
+            for piece in slices(record_sizes(records), BLOB_BYTES):
+                blob = held.setdefault(shard, BlobWriter(INPUT))
+                blob.write(records.slice(piece.start, piece.stop - piece.start))
+                if blob.size_bytes >= BLOB_BYTES:
+                    yield _row(self.routing[shard], held.pop(shard).finish())
+
+    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield each shard that has records, with them."""
+        if self.global_topics:
+            is_global = pc.is_in(batch.column("topic").cast(pa.string()), pa.array(self.global_topics))
+            for_all = batch.filter(is_global)
+            if for_all.num_rows:
+                yield from ((shard, for_all) for shard in range(self.shards))
+                batch = batch.filter(pc.invert(is_global))
+                if not batch.num_rows:
+                    return
+        if self.shard_by == "partition":
+            shard_of = batch.column("partition").to_numpy() % self.shards
+        else:
+            _check_keys(batch)
+            shard_of = partition_column(batch.column("key"), self.shards)
+        # Stable: within a shard the records stay in their order.
+        order = np.argsort(shard_of, kind="stable")
+        records = batch.take(pa.array(order))
+        bounds = np.searchsorted(shard_of[order], np.arange(self.shards + 1)).tolist()
+        for shard in range(self.shards):
+            start, end = bounds[shard : shard + 2]
+            if end > start:
+                yield shard, records.slice(start, end - start)
+
+
+def _is_start_of_query() -> bool:
+    """Whether this is the first task of a query's first batch."""
+    context = TaskContext.get()
+    return context is not None and context.partitionId() == 0 and context.getLocalProperty(_BATCH_ID) == "0"
+
+
+def _row(route: int, blob: bytes) -> pa.RecordBatch:
+    return pa.record_batch([[route], [blob]], schema=_PACKED)
+
+
+def source_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return Spark's rows of Kafka's source in SOURCE_COLUMNS.
+
+    Raises InputSchemaError for a null position, InputHeadersError, InvalidTimestampError.
+    """
+    columns = {name: batch.column(name) for name in INPUT_COLUMNS}
+    for name in POSITION:
+        if columns[name].null_count:
+            raise InputSchemaError(name, "holds null; topic, partition and offset say which record is which")
+    # The casts undo large variable-size types, if Spark is set to use them, and fields that can't be null.
+    topic = columns["topic"].cast(pa.string()).dictionary_encode()
+    timestamp_us = columns["timestamp"].cast(pa.int64())
+    packed = pa.record_batch(
+        [
+            topic,
+            columns["partition"],
+            columns["offset"],
+            pc.divide(timestamp_us, 1000).fill_null(-1),
+            columns["key"].cast(pa.binary()),
+            columns["value"].cast(pa.binary()),
+            _encoded_headers(batch),
+        ],
+        schema=INPUT,
+    )
+    _check_timestamps(packed, timestamp_us)
+    return packed
+
+
+def _encoded_headers(batch: pa.RecordBatch) -> pa.BinaryArray:
+    headers = batch.column("headers").cast(HEADERS_TYPE)
+    try:
+        return encode_header_column(headers)
+    except FormatError as cause:
+        for row, of_row in enumerate(headers.to_pylist()):
+            for index, header in enumerate(of_row or ()):
+                if header is None or header["key"] is None:
+                    topic, partition, offset = _position(batch.slice(row, 1), pa.array([True]))
+                    problem = "is null" if header is None else "has a null key"
+                    raise InputHeadersError(
+                        topic=topic, partition=partition, offset=offset, index=index, problem=problem
+                    ) from cause
+        raise
+
+
+def _input_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return Spark's rows in the INPUT schema, ordered by position."""
+    packed = source_columns(batch)
+    return packed if _is_sorted(packed) else sort_by_position(packed)
+
+
+def _is_sorted(batch: pa.RecordBatch) -> bool:
+    """Whether a batch is of one topic partition with rising offsets, as Kafka's source gives it."""
+    partition = batch.column("partition").to_numpy()
+    return (
+        len(batch.column("topic").dictionary) == 1
+        and bool((partition == partition[0]).all())
+        and bool((np.diff(batch.column("offset").to_numpy()) > 0).all())
+    )
+
+
+def _check_keys(batch: pa.RecordBatch) -> None:
+    if batch.column("key").null_count:
+        topic, partition, offset = _position(batch, pc.is_null(batch.column("key")))
+        raise NullKeyError(topic=topic, partition=partition, offset=offset)
+
+
+def _check_timestamps(batch: pa.RecordBatch, timestamp_us: pa.Array) -> None:
+    wrong = pc.less(timestamp_us, 0).fill_null(True)
+    if pc.any(wrong).as_py():
+        topic, partition, offset = _position(batch, wrong)
+        first_us = timestamp_us.filter(wrong)[0].as_py()
+        timestamp_ms = None if first_us is None else first_us // 1000
+        raise InvalidTimestampError(topic=topic, partition=partition, offset=offset, timestamp_ms=timestamp_ms)
+
+
+def _position(batch: pa.RecordBatch, mask: pa.Array) -> tuple[str, int, int]:
+    """Return topic, partition and offset of the first record that `mask` picks."""
+    row = batch.filter(mask).slice(0, 1).select(POSITION).to_pylist()[0]
+    return row["topic"], row["partition"], row["offset"]

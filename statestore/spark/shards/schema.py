@@ -1,0 +1,109 @@
+"""The shapes of rows at both ends: Kafka's source shape in, Kafka's sink shape out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructField, StructType
+
+from statestore.errors import InputSchemaError
+from statestore.format.records.header_columns import HEADERS_TYPE
+
+HEADERS = "array<struct<key:string,value:binary>>"
+_REQUIRED = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "headers": HEADERS,
+}
+_IGNORED = {"timestampType": "int"}
+INPUT_COLUMNS = tuple(_REQUIRED)
+OUTPUT_SCHEMA = f"key binary, value binary, topic string, timestamp timestamp, headers {HEADERS}"
+_SPARK_TYPES: Final = {
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+    HEADERS_TYPE: HEADERS,
+}
+
+
+def spark_type(arrow: pa.DataType) -> str:
+    """Return what Spark calls a type of Arrow. Raises KeyError for one that no row of ours has."""
+    return _SPARK_TYPES[arrow]
+
+
+def spark_schema(fields: Iterable[pa.Field]) -> str:
+    """Return the schema that rows with these fields have in Spark, in its words."""
+    return ", ".join(f"{field.name} {spark_type(field.type)}" for field in fields)
+
+
+def check_input_schema(schema: StructType) -> None:
+    """Raise InputSchemaError unless `schema` is that of Spark's Kafka source with headers."""
+    known = {**_REQUIRED, **_IGNORED}
+    for field in schema.fields:
+        if field.name not in known:
+            raise InputSchemaError(
+                field.name,
+                f"is not a column of Spark's Kafka source ({', '.join(known)}). Drop it, or put it into key, value or "
+                "headers before stateful()",
+            )
+    for name, wanted in _REQUIRED.items():
+        if name not in schema.names:
+            hint = " Read from Kafka with .option('includeHeaders', 'true')" if name == "headers" else ""
+            raise InputSchemaError(name, f"is missing; stateful() needs it as {wanted}.{hint}")
+        check_column_type(schema[name], wanted)
+
+
+def check_column_type(field: StructField, wanted: str) -> None:
+    """Raise InputSchemaError unless a column has the type `wanted`, as Spark writes types."""
+    if wanted == HEADERS:
+        if not _is_headers(field.dataType):
+            found = f"is {field.dataType.simpleString()}, not {wanted}"
+            raise InputSchemaError(field.name, f"{found}: {_remedy_of_headers(field.dataType)}")
+    elif field.dataType.simpleString() != wanted:
+        raise InputSchemaError(field.name, f"is {field.dataType.simpleString()}, not {wanted}; cast it")
+
+
+def _remedy_of_headers(found: DataType) -> str:
+    """Return what to do about a column of headers of another type, as a sentence without its full stop."""
+    if isinstance(found, MapType):
+        return (
+            "headers have an order and may repeat a key, which a map can't keep. Take the column as Spark's Kafka "
+            "source gives it, or make headers of the map: transform(map_entries(headers), h -> named_struct('key', "
+            "string(h.key), 'value', binary(h.value)))"
+        )
+    names = _field_names(found)
+    if names == ["key", "value"]:
+        return f"cast it: cast(headers as {HEADERS})"
+    if sorted(names) == ["key", "value"]:
+        return "turn the fields round: transform(headers, h -> named_struct('key', h.key, 'value', h.value))"
+    if names == ["key"]:
+        return (
+            "each header needs a value, which may be null: transform(headers, h -> named_struct('key', h.key, 'value', "
+            "cast(null as binary)))"
+        )
+    return "take the column as Spark's Kafka source gives it, or an empty array of that type if there are no headers"
+
+
+def _field_names(found: DataType) -> list[str]:
+    """Return what the fields of an array's structs are called; none if it is no such array."""
+    return found.elementType.names if isinstance(found, ArrayType) and isinstance(found.elementType, StructType) else []
+
+
+def _is_headers(found: DataType) -> bool:
+    if not isinstance(found, ArrayType) or not isinstance(found.elementType, StructType):
+        return False
+    fields = found.elementType.fields
+    return (
+        _field_names(found) == ["key", "value"]
+        and isinstance(fields[0].dataType, StringType)
+        and isinstance(fields[1].dataType, BinaryType)
+    )

@@ -1,0 +1,185 @@
+"""The shard call: one Python call per shard and micro-batch, the same under both of Spark's entry points."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from statestore.errors import TopologyError
+from statestore.interception.failed_record import FailureStage
+from statestore.interception.failures import FailureHandling
+from statestore.processor.context import TaskRecordContext
+from statestore.processor.task import Task
+from statestore.processor.task_stores import shard_stores
+from statestore.processor.topology import Topology
+from statestore.recovery.commit.batch_end import BatchEnd
+from statestore.recovery.commit.changelog import ChangelogObserver
+from statestore.recovery.commit.figures import Stopwatch
+from statestore.recovery.metadata.ownership import claim
+from statestore.recovery.shard_batch import ShardBatch, ShardedState
+from statestore.spark.figures import RecordFigures, ShardFigures, TimeFigures
+from statestore.spark.query_settings import check_partitions
+from statestore.spark.shards.blobs import BlobSpool, OutputBlobs, release_buffers
+from statestore.spark.shards.record_order import batches_in_order, records_in_order
+from statestore.spark.start_refusal import check_start
+
+_LOG = logging.getLogger(__name__)
+_RECORDS_PER_OUTPUT_BLOB = 20_000
+_HELD_OUTPUT_BYTES = 16 << 20
+"""Of blobs that wait until Spark takes them: one record, or the end of a batch, may put out any number. What is above
+that goes to local disk."""
+_ROWS_PER_BATCH = 65_536
+_BYTES_PER_BATCH = 32 << 20
+"""What a batch processor is given at once: a key is fetched once for all its records in it. It is held some five times,
+as columns in this order, taken apart by key, as output."""
+_claimed: set[tuple[str, str]] = set()
+"""Which (state location, query) this Python process has claimed or found claimed. A worker serves many batches."""
+
+
+class ShardResult(NamedTuple):
+    """What a shard call leaves to Spark: the pointer to record, and when to call again at the latest, if at all."""
+
+    pointer: str
+    wake_up_ms: int | None
+    figures: ShardFigures
+
+
+class _Processed(NamedTuple):
+    """What came of a batch's records, beside output."""
+
+    records: RecordFigures
+    end: BatchEnd
+    wake_up_ms: int | None
+    on_changelog: ChangelogObserver | None
+    failures: Mapping[str, int]
+    counted: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class ShardCall:
+    """What it takes to run one shard of a query for one micro-batch. Travels to the executors."""
+
+    topology: Topology
+    state: ShardedState
+    routing: tuple[int, ...]
+    handling: FailureHandling
+    input_memory_bytes: int
+    upgrade_budget_ms: float = 0
+    wall_clock: bool = False
+    """Whether Spark calls back at `ShardResult.wake_up_ms`."""
+    planned_partitions: int | None = None
+    """How many state partitions the query was to begin with; None leaves that to the session."""
+
+    def run(
+        self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str, now_ms: int
+    ) -> Generator[bytes, None, ShardResult]:
+        """Process a batch's blobs of one shard, which may be none; yield output blobs, and return what to record.
+
+        `recorded` is the pointer that Spark's state holds, None at the first batch of the shard. `now_ms` is the time
+        of the batch, in milliseconds since the epoch, the same for each of its attempts.
+
+        Raises before anything is read what `check_start` raises, StatePartitionsError, LocationInUseError if another
+        query has the location, and what `ShardedState.pointer` raises; then what `ShardedState.open`, `Task.process`
+        and `ShardBatch.commit` raise, and TopologyError if a processor schedules punctuation that the query was not
+        started for. Nothing counts then.
+        """
+        check_start()
+        check_partitions(self.planned_partitions)
+        shard = self.routing.index(route)
+        self._claim(query_id)
+        pointer = self.state.pointer(shard, recorded)
+        context = TaskRecordContext(pointer.stream_time_ms, now_ms)
+        with (
+            self.state.spill_space(shard) as space,
+            BlobSpool(space, "input", self.input_memory_bytes) as spool,
+            BlobSpool(space, "output", _HELD_OUTPUT_BYTES) as waiting,
+        ):
+            for blob in blobs:
+                spool.add(blob)
+            watch = Stopwatch()
+            with self.state.open(pointer, space) as batch:
+                open_ms = watch.lap_ms()
+                processed = yield from self._process(
+                    batch, context, spool, OutputBlobs(waiting, _RECORDS_PER_OUTPUT_BLOB), watch
+                )
+                process_ms = watch.lap_ms()
+                pointer, committed = batch.commit(processed.end, processed.on_changelog)
+                commit_ms = watch.lap_ms()
+                # After the delta was written, so that no time is spent on a batch that fails.
+                committed = replace(committed, upgrade=batch.finish_upgrades(self.upgrade_budget_ms))
+                upgrade_ms = watch.lap_ms()
+            times = TimeFigures(open_ms, process_ms, commit_ms, upgrade_ms, watch.lap_ms())
+        release_buffers()
+        counted = processed.failures, processed.counted
+        figures = ShardFigures.of(shard, pointer.version, processed.records, times, committed, *counted)
+        return ShardResult(pointer.to_json(), processed.wake_up_ms, figures)
+
+    def _process(
+        self, batch: ShardBatch, context: TaskRecordContext, spool: BlobSpool, outputs: OutputBlobs, watch: Stopwatch
+    ) -> Generator[bytes, None, _Processed]:
+        """Run the records of the spool through the topology; the batch can be committed then."""
+        stores = shard_stores(self.topology, batch, context)
+        task = Task(
+            self.topology,
+            batch.pointer.shard,
+            stores,
+            context,
+            handling=self.handling,
+            punctuations=batch.pointer.punctuations,
+            processor_metadata=batch.pointer.processor_metadata,
+            earlier=batch.pointer.earlier,
+            send=outputs.add,
+            send_batch=outputs.add_batch,
+        )
+        now_ms, processed = context.system_time_ms, 0
+        try:
+            for count in self._steps(task, spool, outputs):
+                processed += count
+                with watch.paused():
+                    yield from outputs.take()
+            task.end_batch(now_ms)
+            with watch.paused():
+                yield from outputs.take_all()
+            wake_up_ms = task.next_wall_clock_ms
+        except BaseException:
+            task.abandon()
+            raise
+        end = task.leave()
+        if task.skipped_records:
+            _LOG.warning("shard %d: skipped %d records that no serde could read", task.shard, task.skipped_records)
+        if wake_up_ms is not None and not self.wall_clock:
+            raise TopologyError(
+                "a processor scheduled punctuation by the wall clock in this batch, but did not when the query "
+                "was started: init() must schedule the same every time"
+            )
+        failures = task.failures
+        counted = RecordFigures(
+            processed,
+            task.skipped_records,
+            task.punctuation_count,
+            outputs.record_count,
+            failures.by_stage[FailureStage.REFUSAL],
+            failures.by_stage[FailureStage.PROCESSING] + failures.by_stage[FailureStage.PRODUCTION],
+            failures.dead_letters,
+        )
+        return _Processed(counted, end, wake_up_ms, task.on_changelog, dict(failures.by_error), dict(task.counted))
+
+    def _steps(self, task: Task, spool: BlobSpool, outputs: OutputBlobs) -> Iterator[int]:
+        """Process all records, step by step, and yield how many each one had: then Spark can take output."""
+        topics_first = frozenset(self.topology.global_stores.values())
+        if task.takes_batches:
+            for batch in batches_in_order(spool.blobs, topics_first, _ROWS_PER_BATCH, _BYTES_PER_BATCH):
+                for part in task.ingest_batch(batch):
+                    yield task.process_batch(part)
+            return
+        records = task.ingest(records_in_order(spool.blobs, topics_first))
+        while count := task.process(records, outputs):
+            yield count
+
+    def _claim(self, query_id: str) -> None:
+        claimed = (str(self.state.location), query_id)
+        if claimed not in _claimed:
+            claim(self.state.location, query_id)
+            _claimed.add(claimed)

@@ -1,0 +1,301 @@
+"""Turns what a store holds of a key into stored bytes and back: the one place where formats and holders meet.
+
+Headers are a choice of codec: the stores themselves don't know of them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from statestore.bytestore.protocol import Change, Pair
+from statestore.errors import DeserializationError, FormatError, StoreError
+from statestore.errors.readable import shape_of
+from statestore.format.serde import Serde
+from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import split_stored
+from statestore.format.values.value_headers import encode_value_headers, split_value_headers
+from statestore.format.values.value_timestamp import encode_value_timestamp, split_value_timestamp
+from statestore.format.values.value_timestamp_headers import (
+    before_value,
+    encode_value_timestamp_headers,
+    pack_before_value,
+    plain_values,
+    split_value_timestamp_headers,
+)
+from statestore.headers import Headers
+from statestore.stores.entries.state_serdes import StateSerdes
+from statestore.stores.holders import (
+    AggregationWithHeaders,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+    blank_value_timestamp_headers,
+)
+
+H = TypeVar("H")
+
+Encode = Callable[[Any], "bytes | None"]
+Decode = Callable[[bytes], Any]
+DecodeValues = Callable[[list[Pair]], list[Any]]
+DecodePairs = Callable[
+    [Iterator[Pair], "Callable[[bytes], Any] | None", Callable[[Exception], StoreError], Callable[[], None]],
+    Generator[tuple[Any, Any], None, None],
+]
+EncodeWithKey = Callable[[Any, Callable[[Headers], bytes]], "Change | None"]
+DecodeWithHeaders = Callable[[bytes], tuple[Any, Headers]]
+_Coders: TypeAlias = tuple[Encode, Decode, "EncodeWithKey | None"]
+
+
+class ValueCodec(NamedTuple):
+    """Encodes what a store holds, None for a delete, and decodes stored bytes.
+
+    The encoders raise SerializationError, the others FormatError and DeserializationError.
+    """
+
+    encode: Encode
+    decode: Decode
+    decode_values: DecodeValues
+    """Returns the values of many entries alone, without what they were written with: faster, one by one."""
+    decode_pairs: DecodePairs | None
+    """Yields key and holder of each pair, the key by the function that is given, its bytes for None.
+
+    Raises what the third argument makes of a FormatError or DeserializationError; calls the last one at the end. None
+    where `decode` is to be called for each.
+    """
+    encode_with_key: EncodeWithKey | None
+    """Has the key serialized, with headers that its serde may add to, and then the value; returns the bytes of both.
+
+    None in formats without headers.
+    """
+    decode_with_headers: DecodeWithHeaders | None
+    """Returns the headers beside what the store holds, for the key's serde; None in formats without headers."""
+
+
+def value_codec(store_format: StoreFormat, serdes: StateSerdes[Any, Any]) -> ValueCodec:
+    """Return the codec for plain values, ValueAndTimestamp, ValueTimestampHeaders or AggregationWithHeaders."""
+    encode, decode, encode_with_key = _CODECS[store_format](serdes)
+    decode_values = _values_decoder(store_format, serdes, has_headers=encode_with_key is not None)
+    fused = store_format is StoreFormat.TIMESTAMPED_WITH_HEADERS and serdes.value_serde.with_headers is None
+    decode_pairs = _pairs_with_headers_decoder(serdes.value_serde) if fused else None
+    beside_headers = None if encode_with_key is None else _beside_headers(decode)
+    return ValueCodec(encode, decode, decode_values, decode_pairs, encode_with_key, beside_headers)
+
+
+def _pairs_with_headers_decoder(serde: Serde[Any]) -> DecodePairs:
+    """Return what decodes pairs of a timestamped store with headers: as `decode` does, in place for each."""
+    deserialize = None if serde.is_identity else serde.deserialize
+
+    def decode_pairs(
+        pairs: Iterator[Pair],
+        key_object: Callable[[bytes], Any] | None,
+        unreadable: Callable[[Exception], StoreError],
+        require_open: Callable[[], None],
+    ) -> Generator[tuple[Any, Any], None, None]:
+        new, holder, table = object.__new__, ValueTimestampHeaders, before_value
+        try:
+            for key, stored in pairs:
+                held: ValueTimestampHeaders[Any] = new(holder)
+                try:
+                    unpack, value_at = table[stored[:2]]
+                    held._headers, held._timestamp_ms = unpack(stored)
+                    value = stored[value_at:]
+                except struct.error:
+                    held._headers, held._timestamp_ms, value = split_value_timestamp_headers(stored)
+                held._value = value if deserialize is None else deserialize(value)
+                yield (key if key_object is None else key_object(key)), held
+        except (FormatError, DeserializationError) as cause:
+            raise unreadable(cause) from cause
+        require_open()
+
+    return decode_pairs
+
+
+def _beside_headers(decode: Decode) -> DecodeWithHeaders:
+    def decode_with_headers(stored: bytes) -> tuple[Any, Headers]:
+        holder = decode(stored)
+        return holder, holder.headers
+
+    return decode_with_headers
+
+
+def _values_decoder(store_format: StoreFormat, serdes: StateSerdes[Any, Any], *, has_headers: bool) -> DecodeValues:
+    split, serde = _PLAIN_VALUES[store_format], serdes.value_serde
+    if has_headers and serde.with_headers is not None:
+        value_from = serdes.value_from
+
+        def decode_with_headers(pairs: list[Pair]) -> list[Any]:
+            parts = (split_stored(store_format, stored) for _, stored in pairs)
+            return [value_from(value, Headers.from_bytes(data or b"")) for value, _, data in parts]
+
+        return decode_with_headers
+    if serde.is_identity:
+        return split
+    deserialize = serde.deserialize
+    return lambda pairs: [deserialize(value) for value in split(pairs)]
+
+
+def _plain(serdes: StateSerdes[Any, Any]) -> _Coders:
+    serialize = serdes.value_serde.serialize
+    return (lambda value: None if value is None else serialize(value)), serdes.value_serde.deserialize, None
+
+
+def _timestamped(serdes: StateSerdes[Any, Any]) -> _Coders:
+    serialize, deserialize = serdes.value_serde.serialize, serdes.value_serde.deserialize
+
+    def encode(holder: ValueAndTimestamp[Any] | None) -> bytes | None:
+        if holder is None or _require_holder(ValueAndTimestamp, holder).value is None:
+            return None
+        return encode_value_timestamp(serialize(holder.value), holder.timestamp_ms)
+
+    def decode(stored: bytes) -> ValueAndTimestamp[Any]:
+        timestamp_ms, value = split_value_timestamp(stored)
+        return ValueAndTimestamp(deserialize(value), timestamp_ms)
+
+    return encode, decode, None
+
+
+def _timestamped_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
+    serialize = serdes.value_serde.serialize
+    deserialize = None if serdes.value_serde.is_identity else serdes.value_serde.deserialize
+    keeps_bytes = serdes.value_serde.writes_bytes
+    pack_before, unpack_before = pack_before_value, before_value
+
+    # Most stores are these, and every record is written and read through here: fields are looked at without the calls
+    # of their properties, serdes that change nothing are not called, and what the layout is made of is in place.
+    def encode(holder: ValueTimestampHeaders[Any] | None) -> bytes | None:
+        if holder is None:
+            return None
+        if holder.__class__ is not ValueTimestampHeaders:
+            _require_holder(ValueTimestampHeaders, holder)
+        value, headers = holder._value, holder._headers
+        if value is None:
+            return None
+        if not (keeps_bytes and value.__class__ is bytes):
+            value = serialize(value)
+        if headers.__class__ is not bytes:
+            headers = holder.header_bytes
+        try:
+            return pack_before[len(headers)](headers, holder._timestamp_ms) + value
+        except struct.error:
+            return encode_value_timestamp_headers(value, holder._timestamp_ms, headers)
+
+    def decode(stored: bytes) -> ValueTimestampHeaders[Any]:
+        held = blank_value_timestamp_headers()
+        try:
+            unpack, value_at = unpack_before[stored[:2]]
+            held._headers, held._timestamp_ms = unpack(stored)
+            value = stored[value_at:]
+        except struct.error:
+            held._headers, held._timestamp_ms, value = split_value_timestamp_headers(stored)
+        held._value = value if deserialize is None else deserialize(value)
+        return held
+
+    def join(value: bytes, holder: ValueTimestampHeaders[Any], header_bytes: bytes) -> bytes | None:
+        return encode_value_timestamp_headers(value, holder.timestamp_ms, header_bytes)
+
+    encode_with_key = _headers_to_both(
+        serdes, lambda holder: _require_holder(ValueTimestampHeaders, holder).value, join
+    )
+    if serdes.value_serde.with_headers is None:
+        return encode, decode, encode_with_key
+
+    def decode_with_headers(stored: bytes) -> ValueTimestampHeaders[Any]:
+        header_bytes, timestamp_ms, value = split_value_timestamp_headers(stored)
+        headers = Headers.from_bytes(header_bytes)
+        return ValueTimestampHeaders(serdes.value_from(value, headers), timestamp_ms, headers)
+
+    return _without_key(encode_with_key), decode_with_headers, encode_with_key
+
+
+def _aggregation_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
+    serialize, deserialize = serdes.value_serde.serialize, serdes.value_serde.deserialize
+
+    def encode(holder: AggregationWithHeaders[Any] | None) -> bytes | None:
+        if holder is None:
+            return None
+        aggregation = _require_holder(AggregationWithHeaders, holder)._aggregation
+        return None if aggregation is None else encode_value_headers(serialize(aggregation), holder.header_bytes)
+
+    def decode(stored: bytes) -> AggregationWithHeaders[Any]:
+        header_bytes, value = split_value_headers(stored)
+        return AggregationWithHeaders(deserialize(value), header_bytes)
+
+    def join(value: bytes, holder: AggregationWithHeaders[Any], header_bytes: bytes) -> bytes | None:
+        return encode_value_headers(value, header_bytes)
+
+    encode_with_key = _headers_to_both(
+        serdes, lambda holder: _require_holder(AggregationWithHeaders, holder).aggregation, join
+    )
+    if serdes.value_serde.with_headers is None:
+        return encode, decode, encode_with_key
+
+    def decode_with_headers(stored: bytes) -> AggregationWithHeaders[Any]:
+        header_bytes, value = split_value_headers(stored)
+        headers = Headers.from_bytes(header_bytes)
+        return AggregationWithHeaders(serdes.value_from(value, headers), headers)
+
+    return _without_key(encode_with_key), decode_with_headers, encode_with_key
+
+
+def _headers_to_both(
+    serdes: StateSerdes[Any, Any],
+    value_in: Callable[[Any], Any],
+    join: Callable[[bytes, Any, bytes], bytes | None],
+) -> EncodeWithKey:
+    """Return what has key and value serialized with the holder's headers, in Kafka's order: the key comes first.
+
+    `value_in` returns a holder's value, and `join` the stored bytes of the value's, the holder, and the headers that
+    both serdes have left.
+    """
+    raw_value = serdes.raw_value
+
+    def encode_with_key(holder: Any, raw_key: Callable[[Headers], bytes]) -> Change | None:
+        if holder is None:
+            return None
+        value = value_in(holder)
+        if value is None:
+            return None
+        headers = holder.headers.copy()
+        key = raw_key(headers)
+        data = raw_value(value, headers)
+        return key, join(data, holder, headers.to_bytes())
+
+    return encode_with_key
+
+
+def _without_key(encode_with_key: EncodeWithKey) -> Encode:
+    """Return what encodes values alone."""
+
+    def encode(holder: Any) -> bytes | None:
+        entry = encode_with_key(holder, _no_key)
+        return None if entry is None else entry[1]
+
+    return encode
+
+
+def _no_key(headers: Headers) -> bytes:
+    """Stand for a key whose serde takes no headers, and is asked elsewhere."""
+    return b""
+
+
+def _require_holder(kind: type[H], holder: H) -> H:
+    """Return what a store is to hold of a key. Raises TypeError if it is not of the store's kind."""
+    if not isinstance(holder, kind):
+        raise TypeError(f"the store holds a {kind.__name__} or None of a key, not {shape_of(holder)}")
+    return holder
+
+
+_CODECS: Final[dict[StoreFormat, Callable[[StateSerdes[Any, Any]], _Coders]]] = {
+    StoreFormat.PLAIN: _plain,
+    StoreFormat.TIMESTAMPED: _timestamped,
+    StoreFormat.TIMESTAMPED_WITH_HEADERS: _timestamped_with_headers,
+    StoreFormat.WITH_HEADERS: _aggregation_with_headers,
+}
+
+_PLAIN_VALUES: Final[dict[StoreFormat, Callable[[list[Pair]], list[bytes]]]] = {
+    StoreFormat.PLAIN: lambda pairs: [stored for _, stored in pairs],
+    StoreFormat.TIMESTAMPED: lambda pairs: [split_value_timestamp(stored)[1] for _, stored in pairs],
+    StoreFormat.TIMESTAMPED_WITH_HEADERS: plain_values,
+    StoreFormat.WITH_HEADERS: lambda pairs: [split_value_headers(stored)[1] for _, stored in pairs],
+}

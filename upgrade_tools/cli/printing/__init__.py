@@ -1,0 +1,9 @@
+"""What commands print.
+
+documents, entry_documents
+               as JSON: reports, and entries
+entry_lines, entry_output, delta_listing, difference_output, inspect_report
+               as lines and tables
+output, progress
+               stdout, stderr, bars
+"""

@@ -1,0 +1,154 @@
+"""What a migration will do, known before anything is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_types import StoreType
+from statestore.errors import StoreFormatError
+from upgrade_tools.errors import MigrationRefusedError, StoreNotFoundError, UnknownKindError
+from upgrade_tools.migration.planning.formats import target_kind
+from upgrade_tools.migration.planning.request import MigrationRequest, TargetLayout
+from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.state import (
+    READING_INTERVAL_MS,
+    FoundStore,
+    Layout,
+    State,
+    StateOptions,
+    durable_spec,
+    spec_as,
+)
+
+_OF_KAFKA_STREAMS = (Layout.TASK, Layout.APPLICATION)
+
+
+@dataclass(frozen=True)
+class StorePlan:
+    """What becomes of one store."""
+
+    kind: StoreType
+    """As it is: the newest format of which there is something."""
+    migrated: StoreType
+    reading: StoreSpec
+    """How the source is read. What is there in an older format than `kind` says is converted as a store would."""
+    written: StoreSpec | None
+    """What is recorded of it; None if nobody says how long it and its segments keep entries, and nobody need know."""
+
+    @property
+    def name(self) -> str:
+        """The store's name."""
+        return self.reading.name
+
+    @property
+    def making(self) -> StoreSpec:
+        """What the store is in its new format."""
+        return replace(self.reading, format=self.migrated.store_format)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One migration."""
+
+    request: MigrationRequest
+    state: State
+    layout: TargetLayout
+    """Of the target."""
+    stores: tuple[StorePlan, ...]
+    left_out: tuple[str, ...]
+    """The stores that were not asked for."""
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the source is what is changed."""
+        return self.request.target is None
+
+    @property
+    def reading(self) -> list[StoreSpec]:
+        """How all stores are read."""
+        return [store.reading for store in self.stores]
+
+
+def plan_migration(request: MigrationRequest) -> Plan:
+    """Return what `request` asks for.
+
+    Raises MigrationRefusedError, and what opening the source raises: StateDirectoryError, StoreError, RecoveryError.
+    """
+    state = open_state(request.source, _reading_options(request, request.options_for(None)))
+    from_kafka_streams = state.layout in _OF_KAFKA_STREAMS
+    layout = request.layout or (TargetLayout.KAFKA_STREAMS if from_kafka_streams else TargetLayout.LOCATION)
+    if request.target is None and not (from_kafka_streams and layout is TargetLayout.KAFKA_STREAMS):
+        raise MigrationRefusedError(
+            state.path,
+            problem=f"is a {state.layout.value}, and only directories of Kafka Streams are migrated in place",
+            remedy="name a TARGET, which is an empty directory or location",
+        )
+    if request.expiry_headers and layout is not TargetLayout.LOCATION:
+        raise MigrationRefusedError(
+            state.path,
+            problem="stays in directories of Kafka Streams, in which nothing says when an entry expires",
+            remedy="leave out --expiry-header, or make a location",
+        )
+    found = {store.name: store for store in state.found_stores()}
+    for name in (*request.stores, *(name for name in request.store_options if name is not None)):
+        if name not in found:
+            raise StoreNotFoundError(state.path, store=name, known=list(found))
+    if not found:
+        raise StoreNotFoundError(state.path, store=None, known=[])
+    chosen = list(request.stores) or list(found)
+    stores = tuple(_plan_store(request, layout, found[name], named=name in request.stores) for name in chosen)
+    return Plan(request, state, layout, stores, tuple(name for name in found if name not in chosen))
+
+
+def _plan_store(request: MigrationRequest, layout: TargetLayout, found: FoundStore, *, named: bool) -> StorePlan:
+    said = _options_after_earlier_run(request, layout, found, request.options_for(found.name), named=named)
+    options = _reading_options(request, said)
+    of_store = open_state(request.source, replace(options, store=found.name))
+    kind = StoreType.of(of_store.the_spec())
+    if not _is_found(kind, found):
+        raise StoreFormatError(
+            found.name,
+            recorded=" or ".join(candidate.value for candidate in found.kinds),
+            asked=kind.value,
+            where=of_store.path,
+            remedy="Say with --kind what it is, and with --to what it is to become",
+        )
+    migrated = target_kind(found.name, kind, request, layout, named=named)
+    plan = StorePlan(kind, migrated, spec_as(found, kind, options, of_store.path), None)
+    if layout is TargetLayout.KAFKA_STREAMS and plan.reading.segment_interval_ms == READING_INTERVAL_MS:
+        return plan  # segments need not begin where those of Kafka's default do, and could not be opened as such
+    try:
+        return replace(plan, written=durable_spec(plan.making, options, of_store.path))
+    except UnknownKindError:
+        if layout is TargetLayout.LOCATION:
+            raise
+        return plan
+
+
+def _options_after_earlier_run(
+    request: MigrationRequest, layout: TargetLayout, found: FoundStore, said: StateOptions, *, named: bool
+) -> StateOptions:
+    """Return what is said of a store, whose kind it no longer has if an earlier run has put some of it in its place."""
+    if said.kind is None or request.target is not None or _is_found(said.kind, found):
+        return said
+    migrated = target_kind(found.name, said.kind, replace(request, through_timestamped=True), layout, named=named)
+    return replace(said, kind=migrated) if _is_found(migrated, found) else said
+
+
+def _is_found(kind: StoreType, found: FoundStore) -> bool:
+    return kind in found.kinds or _without_duplicates(kind) in found.kinds
+
+
+def _without_duplicates(kind: StoreType) -> StoreType:
+    return StoreType.with_parts(kind.store_kind, kind.store_format)
+
+
+def _reading_options(request: MigrationRequest, said: StateOptions) -> StateOptions:
+    return replace(
+        said,
+        subtopology=request.subtopology,
+        application_id=request.application_id,
+        pointers=request.pointers,
+        work_dir=request.work_dir,
+    )
