@@ -32,10 +32,9 @@ StateStoreError (statestore.errors)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 
 from statestore.errors import LocationError, StateDirectoryError, StateStoreError
-from statestore.errors.root import text
+from statestore.errors.root import field, text
 
 __all__ = [
     "ApplicationRunningError",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Any
 
 from statestore.errors.readable import facts_in_words
-from statestore.errors.root import StateStoreError, text
+from statestore.errors.root import StateStoreError, field, text
 
 
 class FormatError(StateStoreError):

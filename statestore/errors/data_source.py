@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from statestore.errors.new_state import NewStateError
-from statestore.errors.root import StateStoreError, text
+from statestore.errors.root import StateStoreError, field, text
 from statestore.errors.run import InputError
 from statestore.errors.state import RecoveryError
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
-from statestore.errors.root import StateStoreError, text
+from statestore.errors.root import StateStoreError, field, text
 
 
 class StateDirectoryError(StateStoreError):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from statestore.errors.middleware import RecordRefusedError
-from statestore.errors.root import text
+from statestore.errors.root import field, text
 
 
 class CompactHeadersError(RecordRefusedError):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from statestore.errors.data import RecordError
-from statestore.errors.root import StateStoreError, text
+from statestore.errors.root import StateStoreError, field, text
 
 
 class MiddlewareError(StateStoreError):

@@ -12,25 +12,47 @@ itself. Where a field takes words that depend on its value, a property has them,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from inspect import get_annotations
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from inspect import Parameter, Signature, get_annotations, signature
+from types import MethodType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    from dataclasses import dataclass
+
     from typing_extensions import dataclass_transform
 else:
 
-    def dataclass_transform(**_: Any) -> Any:
+    def dataclass(**_: Any) -> Any:
         """Say nothing: what it says is for type checkers."""
         return lambda made: made
 
+    dataclass_transform = dataclass
 
-_TEMPLATE = "template"
+
+_NONE: Any = Parameter.empty
+_NOT_KEPT = ("ClassVar", "InitVar")
+
+
+class _Field(NamedTuple):
+    annotation: Any
+    default: Any = _NONE
+    kw_only: bool = True
+    init: bool = True
+    template: str | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        return not str(self.annotation).startswith(_NOT_KEPT)
+
+
+def field(*, kw_only: bool = True, init: bool = True) -> Any:
+    """Return a field that is also an argument by position, or none."""
+    return _Field(None, kw_only=kw_only, init=init)
 
 
 def text(template: str, *, init: Literal[False] = False) -> Any:
     """Return a field that is `template`, with other fields, and properties, in braces."""
-    return field(init=init, metadata={_TEMPLATE: template})
+    return _Field(None, init=init, template=template)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field, text))
@@ -40,14 +62,33 @@ class StateStoreError(Exception):
 
     message: str
 
+    _fields: ClassVar[dict[str, _Field]] = {"message": _Field("str", kw_only=False)}
+    """By name, those of base classes first; where a subclass says one anew, in the place that it had."""
     _templates: ClassVar[dict[str, str]] = {}
     """Of the fields that are made of others, those of subclasses first: what they make, the others may be made of."""
+    _arguments: ClassVar[Signature] = Signature([Parameter("message", Parameter.POSITIONAL_OR_KEYWORD)])
+    __signature__: ClassVar[Signature] = _arguments
 
     def __init_subclass__(cls) -> None:
-        own = {name: getattr(vars(cls).get(name), "metadata", {}) for name in get_annotations(cls)}
+        # Not by `dataclass`: it compiles code for each class, which would take a third of the library's import.
+        own = {name: _declared(cls, name, said) for name, said in get_annotations(cls).items()}
+        own = {name: known for name, known in own.items() if not str(known.annotation).startswith("ClassVar")}
+        cls._fields = {**cls._fields, **own}
         inherited = {name: template for name, template in cls._templates.items() if name not in own}
-        cls._templates = {name: known[_TEMPLATE] for name, known in own.items() if _TEMPLATE in known} | inherited
-        dataclass(eq=False, repr=False, kw_only=True)(cls)
+        cls._templates = {name: known.template for name, known in own.items() if known.template} | inherited
+        cls._arguments = _signature(cls._fields)
+        cls.__signature__ = cls._arguments if "__init__" not in vars(cls) else signature(MethodType(cls.__init__, cls))
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        arguments = self._arguments.bind(*args, **given)
+        arguments.apply_defaults()
+        not_kept = {}
+        for name, value in arguments.arguments.items():
+            if self._fields[name].is_kept:
+                setattr(self, name, value)
+            else:
+                not_kept[name] = value
+        self.__post_init__(**not_kept)
 
     def __post_init__(self) -> None:
         for name, template in self._templates.items():
@@ -56,6 +97,29 @@ class StateStoreError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return error_with, (type(self), self.args, self.__dict__)
+
+
+def _declared(kind: type[StateStoreError], name: str, annotation: Any) -> _Field:
+    """Return what a class says of a field, and take it off the class, unless it is a default."""
+    found = vars(kind).get(name, _NONE)
+    if not isinstance(found, _Field):
+        return _Field(annotation, default=found)
+    delattr(kind, name)
+    return found._replace(annotation=annotation)
+
+
+def _signature(fields: dict[str, _Field]) -> Signature:
+    parameters = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY if known.kw_only else Parameter.POSITIONAL_OR_KEYWORD,
+            default=known.default,
+            annotation=known.annotation,
+        )
+        for name, known in fields.items()
+        if known.init
+    ]
+    return Signature(sorted(parameters, key=lambda parameter: parameter.kind))
 
 
 class _Named:

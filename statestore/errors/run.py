@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar, field
+from dataclasses import InitVar
 
 from statestore.errors.data import RecordError
 from statestore.errors.readable import listed, user_line, utc_text
-from statestore.errors.root import StateStoreError, text
+from statestore.errors.root import StateStoreError, field, text
 
 
 class TopologyError(StateStoreError):

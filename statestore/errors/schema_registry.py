@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from statestore.errors.data import DeserializationError, SerializationError
 from statestore.errors.middleware import RecordRefusedError, ServiceUnavailableError
-from statestore.errors.root import text
+from statestore.errors.root import field, text
 
 
 class RegistryUnavailableError(ServiceUnavailableError):

@@ -79,5 +79,11 @@ def test_who_needs_what_it_does_not_ask_for_fails(
     assert every - set(found) == left_out
 
 
+def test_what_is_fast_can_be_collected_without_pyspark() -> None:
+    command = [sys.executable, "-m", "pytest", "--fast", "--collect-only", "-q", "-p", "no:cacheprovider", str(FOLDER)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=FOLDER.parent)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
 def test_what_is_named_as_slow_is_there() -> None:
     assert [name for name in SLOW if not (FOLDER / name).exists()] == []

@@ -42,6 +42,7 @@ SLOW = (
     "upgrade",
 )
 """Folders and files that take seconds of processor time, as `make durations` shows it: processes, servers, models."""
+LEFT_OUT_WHOLE = {SPARK_FOLDER, *(TESTS / name for name in SLOW)}
 MARKS_OF_FIXTURES = {
     "spark": ("spark", "java"),
     "broker": ("java", "kafka"),
@@ -106,8 +107,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    # Not only deselected: to collect them imports pyspark.
-    return True if config.getoption("--fast") and collection_path == SPARK_FOLDER else None
+    # Not only deselected: to collect them takes time, and imports pyspark.
+    return True if config.getoption("--fast") and collection_path in LEFT_OUT_WHOLE else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at marks
@@ -116,7 +117,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         needs: dict[str, tuple[str, ...]] = {"spark": ("spark", "java")} if SPARK_FOLDER in item.path.parents else {}
         for name in getattr(item, "fixturenames", ()):
             needs[name] = MARKS_OF_FIXTURES.get(name, ())
-        if any(slow in (item.path, *item.path.parents) for slow in (TESTS / name for name in SLOW)):
+        if any(slow in (item.path, *item.path.parents) for slow in LEFT_OUT_WHOLE - {SPARK_FOLDER}):
             item.add_marker("slow")
         for mark in dict.fromkeys(mark for marks in needs.values() for mark in marks):
             item.add_marker(mark)
