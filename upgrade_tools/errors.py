@@ -1,33 +1,4 @@
-"""Errors that only the tools raise: they name options of the command line. All are of the library's one root.
-
-StateDirectoryError (statestore.errors)
-├── UnknownLayoutError      it is no state that is known
-├── StoreNotFoundError      it has no such store, or several and none was named
-├── NothingExpiresError     no entry of a store expires
-├── UnknownKindError        its files do not tell what a store is
-├── StoreUndecodableError   an entry is not one of the kind of store that it was read as
-├── MigrationRefusedError   what was asked for is no migration, or its target is taken
-├── MigrationCheckError     what was written is not what it was made from
-└── NoRoomError             a disk has not the room that is needed
-LocationError (statestore.errors)
-└── PointersOutdatedError   garbage was to be judged by pointers that a later run did not go on from
-StateStoreError (statestore.errors)
-├── RowFileError                a file of rows can't be imported
-├── RowFileExistsError          a file of rows was to be written where something is
-└── ChangelogError              a tool can't read or write changelog topics of Kafka Streams
-    ├── KafkaUnavailableError   no broker answers, or it refuses
-    ├── ApplicationRunningError the application is in its consumer group
-    ├── ChangelogMissingError   there is no such topic
-    ├── ChangelogPartitionsError  topics that belong together have different numbers of partitions
-    ├── ChangelogIncompleteError  a log lacks its beginning, or what is between
-    ├── ChangelogRecordError    a record is none of the kind of store that was said
-    ├── ChangelogPlacementError a key does not stand in the partition of its record key
-    ├── ChangelogNotEmptyError  a topic to be written has records
-    ├── ChangelogConfigError    a topic would not keep what it is to be given
-    ├── ChangelogVersionError   a version's time is none that a client sends
-    ├── ChangelogWriteError     records were not taken, or do not read back
-    └── GroupOffsetsError       offsets can't become those of a consumer group
-"""
+"""Errors that only the tools raise: they name options of the command line. All are of the library's one root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of middleware: chains that can't work, and records that an interceptor refuses."""
+"""Errors of middleware: chains that can't work, and records that an interceptor refuses. None holds a key or token."""
 
 from __future__ import annotations
 
@@ -67,3 +67,156 @@ class RecordRefusedError(RecordError):
     problem: str = field(kw_only=False)
     audit_topic: str | None = None
     message: str = text("{problem}")
+
+
+class KeyUnusableError(MiddlewareError):
+    """The keyring has no active key, or one that can't do what it is for; nothing was signed or encrypted."""
+
+    purpose: str
+    problem: str
+    message: str = text("{purpose}: {problem}")
+
+
+class UnknownKeyIdError(RecordRefusedError):
+    """A record names a key that the keyring does not have; `purpose` says what for."""
+
+    purpose: str
+    key_id: str
+    problem: str = text(
+        "{purpose}: the keyring has no key {key_id!r}. If it is one of yours, add it to the keyring, old keys too as "
+        "long as there are records of them; else the record is forged"
+    )
+
+
+class SignatureRefusedError(RecordRefusedError):
+    """A record's signature is missing, malformed, too old, seen before, or not that of this record."""
+
+    reason: str
+    problem: str = text("the signature is refused: {reason}")
+
+
+class CiphertextRefusedError(RecordRefusedError):
+    """A value or header that was to be decrypted is not encrypted, malformed, or was changed."""
+
+    what: str
+    reason: str
+    problem: str = text("{what} can't be decrypted: {reason}")
+
+
+class TokenRefusedError(RecordRefusedError):
+    """A record's token is missing, malformed, too large, expired, or not for us."""
+
+    reason: str
+    problem: str = text("the token is refused: {reason}")
+
+
+class AccessDeniedError(RecordRefusedError):
+    """The policy denies a record; `principal` is who its token is of, None for nobody."""
+
+    principal: str | None
+    action: str
+    topic: str
+    reason: str
+    problem: str = text("{principal!r} may not {action} to topic {topic!r}: {reason}")
+
+
+class CompressedValueError(RecordRefusedError):
+    """A value that says it is compressed can't be read: its codec, its dictionary or the value itself is at fault."""
+
+    codec: str
+    problem: str = field(kw_only=False)
+    message: str = text("a value compressed with {codec} {problem}")
+
+
+class DecompressionLimitError(CompressedValueError):
+    """A compressed value would be larger than values may be; it was not made."""
+
+    max_bytes: int
+    problem: str = text(
+        "would be of more than {max_bytes} bytes, or needs more memory than that: raise max_bytes if it is sound"
+    )
+
+
+class SliceError(RecordRefusedError):
+    """A record can't be cut, or a slice can't be put together with the others of its message."""
+
+
+class SlicesIncompleteError(SliceError):
+    """Slices of a message were given up: some never came. The record that is refused is the first of those that did."""
+
+    message_id: str
+    """As hex."""
+    count: int
+    missing: str
+    """The indexes of the slices that did not come, from 0 on, as in `1, 3-7`."""
+    cause: str
+    problem: str = text(
+        "slices {missing} of {count} of message {message_id} are missing, and it is given up: {cause}. Send the whole "
+        "message again"
+    )
+
+
+class ClaimError(RecordRefusedError):
+    """A claim can't be honoured: it is malformed, or what it stands for is not what was checked in."""
+
+
+class ClaimMissingError(ClaimError):
+    """There is nothing under a claim; the object was deleted, or never there."""
+
+    path: str
+    location: str
+    problem: str = text(
+        "there is no object {path} at {location}: it was deleted, or the record is from another location. Keep objects "
+        "for longer than the topic keeps records"
+    )
+
+
+class CompactHeadersError(RecordRefusedError):
+    """The header that should hold all headers of a record does not, or has ids that the registry does not know."""
+
+    header: str
+    cause: str
+    problem: str = text(
+        "header {header!r} does not hold the headers of its record: {cause}. Give both sides the same registry, and "
+        "let nobody else write that header"
+    )
+
+
+class ExpiryHeaderError(RecordRefusedError):
+    """The header that says when a record expires does not say it."""
+
+    header: str
+    problem: str = field(kw_only=False)
+    message: str = text("header {header!r} does not say when its record expires: {problem}")
+
+
+class RecordExpiredError(RecordRefusedError):
+    """A record came after its time: it had expired at `expiry_ms`, and came at `now_ms`, both since the epoch."""
+
+    expiry_ms: int
+    now_ms: int
+    problem: str = text("the record has expired at {expiry_ms}, and it was {now_ms} when it came (ms since the epoch)")
+
+
+class CloudEventRefusedError(RecordRefusedError):
+    """A record that should be a CloudEvent is none."""
+
+    problem: str = field(kw_only=False)
+    message: str = text("the record is no CloudEvent: {problem}")
+
+
+class HeaderLimitError(RecordRefusedError):
+    """A record has more headers, or larger ones, than HeaderLimits allows."""
+
+    what: str
+    found: int
+    limit: int
+    problem: str = text("the record has {found} {what}, and {limit} are allowed")
+
+
+class TrailRefusedError(RecordRefusedError):
+    """A record's trail is not one that was written by us, or was changed."""
+
+    header: str
+    reason: str
+    problem: str = text("the trail in header {header!r} can't be read: {reason}. Who wrote the record has to mend it")
