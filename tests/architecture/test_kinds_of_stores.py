@@ -2,15 +2,13 @@
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 from statestore.bytestore.kinds.families import FAMILIES
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.kinds.store_types import StoreType
+from tests.support.sources import library_sources
 
-ROOT = Path(__file__).parents[2]
-SOURCES = sorted(path for folder in ("statestore", "upgrade_tools") for path in (ROOT / folder).rglob("*.py"))
 MAY_COMPARE = {
     "statestore/stores/builder.py": "what layers a typed store may have",
     "statestore/stores/supplier.py": "Kafka's segment intervals",
@@ -19,16 +17,12 @@ MAY_COMPARE = {
 """Where it is asked what a store is, not what its keys look like."""
 
 
-def name(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
 def is_kind(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "StoreKind"
 
 
 def trees() -> Iterator[tuple[str, ast.AST]]:
-    return ((name(path), ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES)
+    return ((path.as_posix(), tree) for path, tree in library_sources().items())
 
 
 def comparisons(tree: ast.AST) -> list[int]:

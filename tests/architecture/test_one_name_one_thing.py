@@ -4,16 +4,13 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.support.documentation import ROOT
-
-PACKAGES = ("statestore", "upgrade_tools")
+from tests.support.sources import library_sources
 
 
 def top_level() -> Iterator[tuple[str, ast.stmt]]:
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*.py"):
-            for statement in ast.parse(path.read_text(encoding="utf-8")).body:
-                yield str(path.relative_to(ROOT)), statement
+    for path, tree in library_sources().items():
+        for statement in tree.body:
+            yield str(path), statement
 
 
 def test_no_two_classes_have_one_name() -> None:

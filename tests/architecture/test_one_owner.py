@@ -4,24 +4,21 @@ import ast
 import importlib
 import inspect
 import pkgutil
-from pathlib import Path
 
 import pytest
 
 from statestore import stores
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.stores.layers.layer import ByteStoreLayer
-
-ROOT = Path(__file__).parents[2]
+from tests.support.sources import library_sources
 
 
 def importers(name: str) -> set[str]:
     """Return the modules of the library and its tools that import a name from another one."""
-    paths = (path for package in ("statestore", "upgrade_tools") for path in (ROOT / package).rglob("*.py"))
     return {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for path in paths
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        ".".join(path.with_suffix("").parts)
+        for path, tree in library_sources().items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and name in (alias.name for alias in node.names)
     }
 

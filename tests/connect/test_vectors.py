@@ -12,16 +12,17 @@ from pathlib import Path
 import pytest
 
 from tests.support.connect.forms import Json, decode_schema, decode_value, encode_schema, encode_value, same_form
-from tests.support.connect.running import GOLDEN, Vector, failure_of, has_module, vectors_of
+from tests.support.connect.running import GOLDEN, failure_of, has_module, vectors_of
 
 SCRIPT = Path(__file__).parents[1] / "support" / "connect_vectors.py"
 ALL = list(vectors_of(GOLDEN))
 VECTORS = [vector for vector in ALL if has_module(vector.kind)]
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.id)
-def test_ours_does_what_kafka_does(vector: Vector) -> None:
-    assert failure_of(vector) is None
+@pytest.mark.parametrize("kind", sorted({vector.kind for vector in VECTORS}))
+def test_ours_does_what_kafka_does(kind: str) -> None:
+    failures = {vector.id: failure_of(vector) for vector in VECTORS if vector.kind == kind}
+    assert {name: failure for name, failure in failures.items() if failure is not None} == {}
 
 
 def forms(content: Json, key: str) -> Iterator[Json]:
