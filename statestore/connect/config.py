@@ -117,7 +117,7 @@ class ConfigDef:
     def parse(self, properties: Mapping[str, Any], *, warn: bool = True) -> dict[str, Any]:
         """Return the value of each property, and warn of others unless told not to.
 
-        Raises ConfigException if a required one is missing, or a value is none of its type, or breaks its rule.
+        Raises ConfigException if a required one is missing, or a value is not of its type, or breaks its rule.
         """
         given = properties if isinstance(properties, Properties) else Properties(properties)
         if warn:
@@ -147,7 +147,7 @@ def _value(known: Property, given: Properties) -> Any:
 def parse_type(name: str, value: Any, type: ConfigType, classes: Mapping[str, Any] | None = None) -> Any:
     """Return a value, text or what it stands for, as one of a type; None as None.
 
-    Blanks and control characters around a text are taken off. Raises ConfigException if it is none of that type.
+    Blanks and control characters around a text are taken off. Raises ConfigException if it is not of that type.
     """
     if value is None:
         return None
@@ -279,7 +279,7 @@ def distinct_values(name: str, value: Any) -> Any:
 
 
 def one_of(*allowed: str, ignore_case: bool = False) -> Rule:
-    """Return the rule that a value is one of a few; None is none of them."""
+    """Return the rule that a value is one of a few; None is not among them."""
 
     def check(name: str, value: Any) -> Any:
         known = [each.upper() for each in allowed] if ignore_case else allowed

@@ -277,7 +277,7 @@ def _same_field(one: Any, other: Any) -> bool:
 
 
 def is_of_type(value: Any, expected: Type) -> bool:
-    """Return whether a value is one of a type. A plain int is of every integer type that holds it; a bool is none."""
+    """Return whether a value is one of a type. A plain int is of every integer type that holds it; a bool is not."""
     number = NUMBER_TYPES.get(expected)
     if number is not None:
         if type(value) is int and expected in _INTEGER_BITS:

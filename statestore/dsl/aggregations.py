@@ -112,12 +112,12 @@ def summing(value_serde: Serde[Any] | None) -> Aggregation:
 
 
 def least(value_serde: Serde[Any] | None) -> Aggregation:
-    """Return the least of the values; NaN is none of them."""
+    """Return the least of the values; NaN does not count."""
     return _ready_made(_least, value_serde, _LEAST)
 
 
 def greatest(value_serde: Serde[Any] | None) -> Aggregation:
-    """Return the greatest of the values; NaN is none of them."""
+    """Return the greatest of the values; NaN does not count."""
     return _ready_made(_greatest, value_serde, _GREATEST)
 
 

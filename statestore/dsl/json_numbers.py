@@ -11,7 +11,7 @@ _TEXTS: Final = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 
 
 def number_of(held: Any) -> Any:
-    """Return a number that JSON held. Raises InputError for what is none."""
+    """Return a number that JSON held. Raises InputError for anything else."""
     if isinstance(held, str) and held in _TEXTS:
         return _TEXTS[held]
     if isinstance(held, bool) or not isinstance(held, (int, float)):

@@ -43,7 +43,7 @@ class NullValueException(DataException):
 
 
 class NumberFormatException(DataException):
-    """A text that is to be a number is none. Kafka throws Java's NumberFormatException here."""
+    """A text that is to be a number is not one. Kafka throws Java's NumberFormatException here."""
 
 
 class ConfigException(ConnectException):

@@ -199,7 +199,7 @@ class RecordExpiredError(RecordRefusedError):
 
 
 class CloudEventRefusedError(RecordRefusedError):
-    """A record that should be a CloudEvent is none."""
+    """A record that should be a CloudEvent is not one."""
 
     problem: str = field(kw_only=False)
     message: str = text("the record is no CloudEvent: {problem}")

@@ -41,7 +41,7 @@ def listed(problems: list[str]) -> str:
 def record_facts(
     topic: str, partition: int, offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: bytes
 ) -> dict[str, Any]:
-    """Return what errors say of a record as it came, as the fields of a RecordError; a negative offset is none."""
+    """Return what errors say of a record as it came, as the fields of a RecordError; a negative offset is no offset."""
     place = {"topic": topic, "partition": partition, "offset": offset, "timestamp_ms": timestamp_ms}
     return {**(place if offset >= 0 else {}), **content_facts(key, value, headers)}
 

@@ -6,7 +6,7 @@
 
     RunFencedError("s3://bucket/state", run="a1")
 
-A field is an argument, by keyword where it does not say otherwise. A text is none: it is made of the fields, and is one
+A field is an argument, by keyword where it does not say otherwise. A text is not: it is made of the fields, and is one
 itself. Where a field takes words that depend on its value, a property has them, and the text names that.
 """
 

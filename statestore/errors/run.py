@@ -174,7 +174,7 @@ class RecordColumnsError(InputError):
 
 
 class InputHeadersError(InputError):
-    """A header of a record is none that Kafka has: the one at `index`, counted from 0."""
+    """A header of a record is not one that Kafka has: the one at `index`, counted from 0."""
 
     topic: str
     partition: int

@@ -87,7 +87,7 @@ class FailureHandling:
     def _under(self, tolerance: Tolerance) -> FailureHandling:
         """Return this, and what a connector's configuration says of all that is not said. Warns of what is said twice.
 
-        What fails then is a dead letter if there is a topic for them. Processors and sinks are none of its business.
+        What fails then is a dead letter if there is a topic for them. It says nothing of processors and sinks.
         """
         made = replace(self, logs_all=tolerance.logs_all)
         if not tolerance.is_on:

@@ -81,7 +81,7 @@ class Ingest:
         return self._source
 
     def original(self, topic: str, partition: int, offset: int) -> SourceFields | None:
-        """Return a record as it came, of those that were passed last; None if it is none of them."""
+        """Return a record as it came, of those that were passed last; None if it is not among them."""
         place = topic, partition, offset
         if self._source is not None and self._source[:3] == place:
             return self._source

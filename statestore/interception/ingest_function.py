@@ -54,7 +54,7 @@ class IngestFunction(Interceptor):
 
     @property
     def tolerance(self) -> Tolerance | None:
-        """What a connector's configuration says about records that fail; None if the function is none."""
+        """What a connector's configuration says about records that fail; None if the function is not one."""
         return getattr(self._function, "tolerance", None)
 
     def with_default(self, converter: HeaderConverter) -> IngestFunction:

@@ -99,7 +99,7 @@ def to_json(headers: Headers) -> str:
 def from_json(text: str) -> Headers:
     """Return the headers in a JSON object.
 
-    Raises FormatError if it is none, a value is no string, a text holds a lone surrogate, or a key comes twice.
+    Raises FormatError if it is not one, a value is no string, a text holds a lone surrogate, or a key comes twice.
     """
     try:
         texts = json.loads(text, object_pairs_hook=_object)

@@ -42,7 +42,7 @@ class ErrorRecord:
 
     @property
     def kind(self) -> type[StateStoreError] | None:
-        """The class of the error; None if it is none of ours."""
+        """The class of the error; None if it is not ours."""
         return kind_of(self.error)
 
     def to_error(self) -> StateStoreError:

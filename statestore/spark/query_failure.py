@@ -74,7 +74,7 @@ class QueryFailure:
 
     @property
     def kind(self) -> type[StateStoreError] | None:
-        """The class of the error; None if it is none of ours."""
+        """The class of the error; None if it is not ours."""
         return kind_of(self.error)
 
     def __str__(self) -> str:
@@ -144,7 +144,7 @@ def _traceback(error: StateStoreError) -> list[str]:
 
 
 def _parse(line: str) -> QueryFailure | None:
-    """Return what a marked line says; None if it is none of ours, which may stand in any text."""
+    """Return what a marked line says; None if it is not ours, which may stand in any text."""
     said = None if len(line) > _IN_TEXT.whole + _IN_TEXT.message else record_from(line)
     return None if said is None or said.kind is None else QueryFailure(said.error, said.message, said.fields)
 

@@ -146,7 +146,7 @@ def test_b1_what_is_no_registry_is_refused(changed: dict[str, Any]) -> None:
     ],
 )
 def test_b1_malformed_json_is_refused(text: str) -> None:
-    with pytest.raises(FormatError, match="header registry: is none that is known"):
+    with pytest.raises(FormatError, match="header registry: is not one that is known"):
         HeaderRegistry.from_json(text)
 
 

@@ -82,7 +82,7 @@ LiveAtOption = Annotated[
 
 
 def encoding(name: str | None) -> str | None:
-    """Return the name of an encoding; exits with a usage error if it is none."""
+    """Return the name of an encoding; exits with a usage error if it is not one."""
     try:
         return checked_encoding(name)
     except ValueError as error:

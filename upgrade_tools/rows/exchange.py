@@ -163,6 +163,6 @@ def _spec(recorded: dict[str, object], path: Path, options: ImportOptions) -> St
         segmented = StoreKind(recorded.get("kind")).is_segmented
         spec = StoreSpec.from_json({**_PLACEHOLDERS, **recorded} if segmented else recorded)
     except (FormatError, ValueError) as cause:
-        raise RowFileError(str(path), problem=f"a store in it is none that is known ({cause})") from cause
+        raise RowFileError(str(path), problem=f"a store in it is not one that is known ({cause})") from cause
     said = StateOptions(retention_ms=options.retention_ms, segment_interval_ms=options.segment_interval_ms)
     return durable_spec(spec, said, str(path))

@@ -42,7 +42,7 @@ class LiveWrites:
         """How many were not handed out."""
 
     def of(self, writes: list[LogicalWrite]) -> list[LogicalWrite]:
-        """Return those of the writes that are live. Raises FormatError for the key of a window or session that is none.
+        """Return those of the writes that are live. Raises FormatError for a malformed key of a window or session.
 
         Of a versioned store the pending write is among them, and the last one is pending then.
         """

@@ -29,7 +29,7 @@ _interval: Final[Callable[[tuple[int, int | None, bytes | None]], Interval]] = p
 
 
 def row_intervals(key: bytes, row: bytes) -> list[Interval]:
-    """Return what the row under a store's key says of a key, newest first. Raises FormatError if it is none."""
+    """Return what the row under a store's key says of a key, newest first. Raises FormatError if it is not one."""
     if is_latest_key(key):
         valid_from_ms, value = decode_latest_row(row)
         return [_interval((valid_from_ms, None, value))]

@@ -65,7 +65,7 @@ class SchemaReader:
         self._strict = strict
 
     def read(self, node: Any, depth: int = 0) -> Schema | None:
-        """Return the schema of a JSON value, None for None. Raises DataException if it is none."""
+        """Return the schema of a JSON value, None for None. Raises DataException if it is not one."""
         if node is None:
             return None
         if depth == _DEEPEST:

@@ -38,7 +38,7 @@ def header_converter(
             converter, stands for `header.converter` alone. A converter that is passed here is returned as it is.
         mode: what its property `mode` is if it is not set: "strict", or "compat" for all as Kafka does it.
 
-    Raises ConfigException if the converter is unknown or is none, and what its `configure` raises.
+    Raises ConfigException if the converter is unknown, and what its `configure` raises.
     """
     if isinstance(properties, HeaderConverter):
         return properties

@@ -76,7 +76,7 @@ class TypedColumn:
     def column_of(self, rows: Sequence[int], schemas: Sequence[Schema | None], values: Sequence[Any]) -> pa.Array:
         """Return the column with what was made of some of its rows: the same types and bytes where nothing was.
 
-        Raises DataException if a field has several types, or a value is none of the column.
+        Raises DataException if a field has several types, or a value is not of the column.
         """
         kept = self._column if len(rows) == len(self._column) else self._column.take(pa.array(rows, pa.int64()))
         if all(value is self.values[row] for row, value in zip(rows, values, strict=True)):

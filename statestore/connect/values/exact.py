@@ -105,7 +105,7 @@ def _stands_for(nearest: float, number: Decimal, width: type) -> bool:
 
 
 def exact_scale(value: Any, scale: int) -> Decimal:
-    """Return a number as a decimal with so many digits behind the point. Raises NumberFormatException if it is none."""
+    """Return a number as a decimal with `scale` digits. Raises NumberFormatException if it is not one."""
     number = decimal_of(float_text(value)) if isinstance(value, float) else exact_decimal(value)
     if number is None:
         if isinstance(value, str):

@@ -28,7 +28,7 @@ _PLAIN_EXPONENTS: Final = range(-3, 7)
 def decimal_of(text: str) -> Decimal:
     """Return the number of a text, exactly: digits of any script, one point, an exponent.
 
-    Raises NumberFormatException if it is none, or has an exponent or a scale that 32 bits do not hold.
+    Raises NumberFormatException if it is not one, or has an exponent or a scale that 32 bits do not hold.
     """
     sign, digits, exponent = _split(text)
     whole, point, fraction = digits.partition(".")
@@ -73,7 +73,7 @@ def _latin(digits: str) -> str:
 
 
 def is_digit(character: str) -> bool:
-    """Return whether a character is a digit, of any script; those beyond 16 bits are none to Java."""
+    """Return whether a character is a digit, of any script; those beyond 16 bits are no digits to Java."""
     return character.isdecimal() and character <= "\uffff"
 
 

@@ -266,7 +266,7 @@ class ValueReader:
         return _temporal(content) or SchemaAndValue(schemas.STRING_SCHEMA, content)
 
     def _scalar(self, token: str) -> SchemaAndValue | None:
-        """Return the date or number that a token is, or begins, None if it is none; what is behind the place may go."""
+        """Return the date or number that a token is or begins, None if neither; what is behind the place may go."""
         begins_with_digit = is_digit(token[0])
         if begins_with_digit:
             following = self._tokens[self._place : self._place + _TOKENS_OF_TIME]
@@ -332,7 +332,7 @@ def _temporal(text: str) -> SchemaAndValue | None:
 
 
 def _number(token: str) -> SchemaAndValue | None:
-    """Return the smallest kind of number that a token is, None if it is none: integers before floats and decimals."""
+    """Return the smallest kind of number that a token is, None for others: integers before floats and decimals."""
     if token.isdecimal() and token.isascii() and len(token) <= _DIGITS_OF_ALL_INT64:
         return _integer(int(token))
     try:

@@ -81,13 +81,13 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
     def min(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
     ) -> KTable[Stream]:
-        """Return the least of the values; NaN is none of them."""
+        """Return the least of the values; NaN does not count."""
         return self._aggregate(_REDUCE, least(self._value_serde), materialized, headers, name)
 
     def max(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
     ) -> KTable[Stream]:
-        """Return the greatest of the values; NaN is none of them."""
+        """Return the greatest of the values; NaN does not count."""
         return self._aggregate(_REDUCE, greatest(self._value_serde), materialized, headers, name)
 
     def first(

@@ -68,7 +68,7 @@ class SegmentRow:
     """The versions of one key in one segment, newest first, the newest valid until `next_timestamp_ms`. Never empty.
 
     It is a view of the row's bytes, and what changes it returns the bytes of another row. The list of versions is read
-    only where it is needed: all but the constructor raise FormatError if it is none, as `decode_segment_row` does.
+    only where it is needed: all but the constructor raise FormatError if it is not one, as `decode_segment_row` does.
     """
 
     __slots__ = ("_listed", "encoded", "min_timestamp_ms", "next_timestamp_ms")
@@ -197,7 +197,7 @@ def encode_segment_row(next_timestamp_ms: int, versions: Sequence[Version]) -> b
 
 
 def decode_segment_row(row: bytes) -> SegmentRow:
-    """Return the row in `row`. Raises TruncatedError, NegativeLengthError or FormatError if it is none."""
+    """Return the row in `row`. Raises TruncatedError, NegativeLengthError or FormatError if it is not one."""
     decoded = SegmentRow(row)
     decoded._list()
     return decoded

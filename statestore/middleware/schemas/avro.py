@@ -12,7 +12,7 @@ from statestore.format.serde import Serde, Serdes
 
 
 def schema_text(schema: str | dict[str, Any] | list[Any]) -> str:
-    """Return a schema in JSON, which may be given as Python has it. Raises DataException if it is none of Avro."""
+    """Return a schema in JSON, which may be given as Python has it. Raises DataException if Avro has none like it."""
     text = schema if isinstance(schema, str) else json.dumps(schema)
     avro_schema(text)
     return text
@@ -42,7 +42,7 @@ class AvroValues:
             raise SerializationError(f"{cause}") from cause
 
     def read(self, data: bytes) -> Any:
-        """Return the value of bytes. Raises IncompatibleSchemaError if they are none of the schema."""
+        """Return the value of bytes. Raises IncompatibleSchemaError if they do not follow the schema."""
         return read_value(self.parsed, None, data)
 
     @property
@@ -59,7 +59,7 @@ class AvroValues:
 def read_value(writer: AvroSchema, reader: AvroSchema | None, data: bytes) -> Any:
     """Return the value of bytes that a schema has written, as another one has it; None for as it is.
 
-    Raises IncompatibleSchemaError if they are none of the first, or the two do not go together.
+    Raises IncompatibleSchemaError if they do not follow the first, or the two do not go together.
     """
     try:
         return read_datum(writer, reader, data)

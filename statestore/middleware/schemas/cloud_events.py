@@ -281,7 +281,7 @@ def _library() -> _Library:
 
 
 def _mode_of(headers: Headers) -> _Mode | None:
-    """Return the mode of an event, None for what is none. Raises CloudEventRefusedError for a mode that is not read."""
+    """Return the mode of an event, None for others. Raises CloudEventRefusedError for a mode that is not read."""
     content_type = headers.last_header(CONTENT_TYPE)
     if content_type is not None and content_type.value is not None:
         value = content_type.value.lower()
@@ -338,7 +338,7 @@ def _in_binary_mode(record: IngestedRecord) -> IngestedRecord:
 
 
 def _checked(attributes: dict[str, Any], data: Any = None) -> CloudEvent:
-    """Return an event. Raises CloudEventRefusedError if it is none; the library makes up attributes that it lacks."""
+    """Return an event. Raises CloudEventRefusedError for others; the library makes up attributes that it lacks."""
     missing = [name for name in _REQUIRED if not attributes.get(name)]
     if missing:
         raise CloudEventRefusedError(f"it lacks {', '.join(missing)}")

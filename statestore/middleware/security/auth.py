@@ -186,7 +186,7 @@ class Authentication(KeyedInterceptor):
     Args:
         keys: TokenKeys by the key ids (`kid`) of tokens; for tokens without one, a ring of one key. None is for who
             only emits: tokens of what is ingested are not checked then.
-        algorithms: those that tokens may be of; with keys there must be one. `none` is none.
+        algorithms: those that tokens may be of; with keys there must be one. `none` is refused.
         issuer: who tokens have to be of; None is whoever has a key.
         audience: those of whom tokens have to be for one; None takes tokens that are for nobody in particular only.
         leeway_ms: how far clocks may differ, in milliseconds.

@@ -133,7 +133,7 @@ def _value(value: Any) -> Any:
 
 
 def _text(headers: Headers, name: str) -> str | None:
-    """Return the last header of a name as text; None if that is none, or longer than 1024 bytes."""
+    """Return the last header of a name as text; None if there is none, or it is longer than 1024 bytes."""
     header = headers.last_header(name)
     if header is None or header.value is None or len(header.value) > _HEADER_BYTES_MAX:
         return None

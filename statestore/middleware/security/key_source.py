@@ -24,7 +24,7 @@ class KeySource:
 
     @property
     def ring(self) -> Keyring:
-        """The ring. Raises TypeError if what was provided is none, and what the function raises."""
+        """The ring. Raises TypeError if what was provided is not one, and what the function raises."""
         if self._ring is None:
             assert not isinstance(self._given, Keyring)
             provided = self._given()

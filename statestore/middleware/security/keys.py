@@ -108,7 +108,7 @@ class Ed25519PublicKey(SignatureKey):
     signs = False
 
     def __init__(self, key: bytes) -> None:
-        """Take the key. Raises ValueError for what is none."""
+        """Take the key. Raises ValueError for anything else."""
         super().__init__(_raw_key(key, private=False))
         _ = self._verifier
 
@@ -131,7 +131,7 @@ class Ed25519PrivateKey(SignatureKey):
     algorithm = 2
 
     def __init__(self, key: bytes) -> None:
-        """Take the key. Raises ValueError for what is none."""
+        """Take the key. Raises ValueError for anything else."""
         super().__init__(_raw_key(key, private=True))
         _ = self._signer
 

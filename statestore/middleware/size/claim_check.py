@@ -114,7 +114,7 @@ class ClaimCheck(Interceptor):
     def from_config(cls, config: Mapping[str, str]) -> Self:
         """Make one of `statestore.claim-check.location`, `.threshold.bytes`, `.max.bytes` and `.lazy`.
 
-        Raises ConfigException if there is no location, and for values that are none of theirs.
+        Raises ConfigException if there is no location, and for values that they can't have.
         """
         return made_of(cls, cls.kind, _OPTIONS, config)
 

@@ -145,7 +145,7 @@ class Compression(Interceptor):
             max_bytes: no value of more bytes is made of a compressed one, and none is compressed.
             when: says of topic, headers and value whether to compress that; picklable.
 
-        Raises ValueError for what is none of that.
+        Raises ValueError for anything else.
         """
         if codec not in _LEVELS:
             raise ValueError(f"codec must be one of {', '.join(sorted(_LEVELS))}, not {codec!r}")
@@ -171,7 +171,7 @@ class Compression(Interceptor):
         """Make one of `statestore.compression.codec`, `.level`, `.min.bytes`, `.max.bytes`, `.content.types` and such.
 
         `.dictionaries` has ids and paths of files, as in `7:/etc/dictionaries/orders-7`, `.dictionary` the active id.
-        Raises ConfigException for values that are none of theirs.
+        Raises ConfigException for values that they can't have.
         """
         return made_of(cls._configured, cls.kind, _OPTIONS, config)
 

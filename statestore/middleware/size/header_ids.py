@@ -137,8 +137,8 @@ class HeaderRegistry(HeaderIds):
     def from_json(cls, text: str) -> HeaderRegistry:
         """Return the registry in JSON.
 
-        Raises FormatError for what is none: larger than 16 MiB, with more than 10,000 ranges or 100,000 headers, with a
-        name twice or a field that is unknown; and what making a registry raises.
+        Raises FormatError for anything else, larger than 16 MiB, with more than 10,000 ranges or 100,000 headers, a
+        name twice or an unknown field; and what making a registry raises.
         """
         try:
             document = json.loads(text, object_pairs_hook=_fields)
@@ -152,7 +152,7 @@ class HeaderRegistry(HeaderIds):
                 raise ValueError("it has a range twice")
             return cls(dict(ranges), ids)
         except MALFORMED as cause:
-            raise FormatError("header registry", f"is none that is known ({cause})") from cause
+            raise FormatError("header registry", f"is not one that is known ({cause})") from cause
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> HeaderRegistry:
@@ -187,7 +187,7 @@ class HeaderRegistry(HeaderIds):
 
 
 def _name(what: str, name: object) -> str:
-    """Return a name. Raises TypeError and ValueError for what is none."""
+    """Return a name. Raises TypeError and ValueError for anything else."""
     if not isinstance(name, str):
         raise TypeError(f"the name of {what} must be a str, got {name!r}")
     if not 0 < len(name) <= _MAX_NAME:

@@ -113,7 +113,7 @@ def record_sizes(records: Sequence[ChangelogRecord]) -> list[int]:
 def restored_changes(spec: StoreSpec, written_as: StoreFormat, records: Iterable[ChangelogRecord]) -> Iterable[Change]:
     """Yield what changelog records of a store that had the format `written_as` change in the store as it is now.
 
-    Not for stores that keep versions: there the order of puts counts. Raises FormatError for a key that is none.
+    Not for stores that keep versions: there the order of puts counts. Raises FormatError for a malformed key.
     """
     physical_key = layout_of(spec).physical_key
     for key, value, timestamp_ms, header_bytes in records:

@@ -112,7 +112,7 @@ def parse_snapshot_name(name: str) -> Written | None:
 
 
 def parse_collection_name(name: str) -> Written | None:
-    """Return up to where a collection removes files: of this version and epoch at most; None if it is none."""
+    """Return up to where a collection removes files: of this version and epoch at most; None if it is not one."""
     return _parse(_COLLECTION.fullmatch(_last(name)))
 
 

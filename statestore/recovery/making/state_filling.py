@@ -84,7 +84,7 @@ class ShardFilling:
         self._shards: dict[int, _Filling] = {}
 
     def put(self, shard: int, store: str, writes: list[LogicalWrite]) -> None:
-        """Add entries to a store of a shard. Raises FormatError for the key of a window or session that is none."""
+        """Add entries to a store of a shard. Raises FormatError for a malformed key of a window or session."""
         if not writes:
             return
         header = self._expiry_headers.get(store)

@@ -41,7 +41,7 @@ def compacted_rows(
 
 
 def _expiry_ms(value: Column) -> Column:
-    """Return what `expiry_time` does of a header's value, and null for one that is none."""
+    """Return what `expiry_time` does of a header's value, and null for one that is malformed."""
     text = value.cast("string")
     number = F.conv(F.hex(value), 16, 10).try_cast("bigint")
     is_text = text.rlike("^[0-9]{1,19}$") & (F.octet_length(value) == F.length(text))

@@ -110,7 +110,7 @@ def to_records(
 
 
 def check_record_options(options: Mapping[str, object]) -> None:
-    """Raise TypeError for names that are none of RecordOptions."""
+    """Raise TypeError for names that RecordOptions does not have."""
     if unknown := sorted(set(options).difference(RecordOptions.__annotations__)):
         raise TypeError(
             f"there is no option {', '.join(map(repr, unknown))}: beside key, value and name there are "
@@ -254,7 +254,7 @@ class _Found:
         return self._refused(problem), None
 
     def _column(self, role: str, asked: ColumnOrName) -> tuple[Column, DataType | None]:
-        """Return a column with its type, None if it is none."""
+        """Return a column with its type, None if it is not one."""
         if isinstance(asked, str) and not {".", "`"} & set(asked) and asked.lower() not in self._names:
             return self._refused(f"{role}: there is no column {asked!r}; there are {', '.join(self._df.columns)}"), None
         if not isinstance(asked, str | Column):

@@ -150,7 +150,7 @@ class CheckpointService:
                     with self._listener.accept() as connection:
                         self._answer(connection)
                 except AuthenticationError:
-                    _LOG.warning("a process that is none of ours asked for the commit pointers of a checkpoint")
+                    _LOG.warning("a process that is not ours asked for the commit pointers of a checkpoint")
                 except (EOFError, OSError) as cause:
                     if not self._closed.is_set():
                         _LOG.info("a process that planned a read ended before it had its answer (%r)", cause)

@@ -63,7 +63,7 @@ class Condition:
 
 
 def condition_of(asked: filters.Filter, read_as: ReadAs = AS_BYTES) -> Condition | None:
-    """Return the condition that a filter is, None if it is none that is known here. Keys are compared as bytes."""
+    """Return the condition that a filter is, None if it is not known here. Keys are compared as bytes."""
     if isinstance(asked, filters.Not):
         inner = condition_of(asked.child, read_as)
         return None if inner is None else replace(inner, negated=not inner.negated)

@@ -21,7 +21,7 @@ _NUMBERS: Final = frozenset({"int", "long", "enum"})
 def check_nesting(schema: Any, named: Mapping[str, Any], data: bytes) -> None:
     """Check bytes of a schema that fastavro parsed, and which names types.
 
-    Raises DataException if they nest deeper than DEEPEST_VALUE, or are none of the schema.
+    Raises DataException if they nest deeper than DEEPEST_VALUE, or do not follow the schema.
     """
     call(_Passage(named, data).steps, schema, deepest=DEEPEST_VALUE)
 

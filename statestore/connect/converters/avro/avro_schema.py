@@ -145,7 +145,7 @@ class _AvroWriter:
 
 @dataclass(frozen=True)
 class AvroType:
-    """How a value is written. `null_branch` is the place of null in a union of two; None if it is none.
+    """How a value is written. `null_branch` is the place of null in a union of two; None if it is not one.
 
     A map is an array of records of key and value, which are the same bytes.
     """
@@ -174,7 +174,7 @@ class AvroType:
 
 
 def avro_type_of(node: Any) -> AvroType:
-    """Return the type that an Avro schema, as JSON, is. Raises DataException if it is none, or has no typed schema."""
+    """Return the type of an Avro schema, as JSON. Raises DataException if it is not one or has no typed schema."""
     facts = settle(facts_of(node))
     with library_errors("Malformed Avro schema", of_schema=True):
         parsed = library().parse_schema(facts)

@@ -65,7 +65,7 @@ class AvroCodec:
         return written.getvalue()
 
     def decode(self, data: bytes) -> Any:
-        """Return the value that bytes are, all of them. Raises DataException if they are none of the type."""
+        """Return the value that bytes are, all of them. Raises DataException if they do not follow the type."""
         source = BytesIO(data)
         with library_errors("Malformed Avro"):
             plain = library().schemaless_reader(source, self._wire_schema)

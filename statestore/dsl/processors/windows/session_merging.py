@@ -66,7 +66,7 @@ class SessionMerging:
         """Return what records make of the sessions of their keys, which are in order; these lists are changed.
 
         `merge_headers` makes one of two headers, of which the first may be None. `stored_ms` is the latest end that was
-        stored; -1 is none.
+        stored; -1 for none.
         """
         initializer, aggregator, merger = self._initializer, self._aggregator, self._merger
         gap_ms, tells_each, removes_kept = self._gap_ms, self._tells_each, self._removes_kept

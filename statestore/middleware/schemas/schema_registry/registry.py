@@ -67,7 +67,7 @@ class SchemaRegistry(ABC):
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema | None:
         """Return the schema with an id; None if the registry answers that it has none.
 
-        Raises IncompatibleSchemaError if it is none of Avro. Whatever else it raises means that it can't be asked.
+        Raises IncompatibleSchemaError if Avro has none like it. Whatever else it raises means that it can't be asked.
         """
 
     def connect(self) -> Any:

@@ -40,7 +40,7 @@ def avro_serde(
 
     Raises DataException if it is no schema, ConfigException for want of fastavro, ValueError for a key by IdPlace.MD5.
     Its functions raise SerializationError (SchemaRejectedError) and DeserializationError (SchemaIdError,
-    SchemaNotFoundError, IncompatibleSchemaError), and RegistryUnavailableError, which is none of them: the query fails.
+    SchemaNotFoundError, IncompatibleSchemaError), and RegistryUnavailableError: the query fails.
     """
     values = None if schema is None else AvroValues(schema_text(schema))
     made = _RegistryAvro(registry, values, IdWriter(place, for_key), subject)
@@ -87,7 +87,7 @@ def read_as(reader: AvroSchema | None, writer: AvroSchema, datum: bytes) -> Any:
 
     Bytes under the schema "bytes" stand as they are, without their length. Source: Confluent's serializers.
 
-    Raises IncompatibleSchemaError if they are none of their schema, or the two do not go together.
+    Raises IncompatibleSchemaError if they do not follow their schema, or the two do not go together.
     """
     if writer.is_bytes:
         if reader is not None and not reader.is_bytes:

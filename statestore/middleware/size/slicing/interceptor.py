@@ -98,7 +98,7 @@ class Slicing(Interceptor):
     def from_config(cls, config: Mapping[str, str]) -> Self:
         """Make one of `statestore.slicing.max.bytes`, `.max.message.bytes`, `.timeout`, in milliseconds, and such.
 
-        Raises ConfigException for values that are none of theirs.
+        Raises ConfigException for values that they can't have.
         """
         return made_of(cls, cls.kind, _OPTIONS, config)
 
