@@ -76,14 +76,11 @@ from statestore.connect.schemas import (
 )
 from statestore.connect.transforms.chain import TransformChain
 from statestore.connect.transforms.columns import ColumnChain
-from statestore.connect.transforms.drop_headers import DropHeaders
-from statestore.connect.transforms.filter import Filter
 from statestore.connect.transforms.header_from import HeaderFromKey, HeaderFromValue
+from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
 from statestore.connect.transforms.header_to import HeaderToKey, HeaderToValue
-from statestore.connect.transforms.insert_header import InsertHeader
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
-from statestore.connect.transforms.step import Step
-from statestore.connect.transforms.transformation import Predicate, Transformation
+from statestore.connect.transforms.transformation import Predicate, Step, Transformation
 from statestore.connect.typed_headers import TypedHeaders
 from statestore.connect.typed_map import TypedMap
 from statestore.connect.values.compat import COMPAT

@@ -39,6 +39,7 @@ PRIVATE_TYPES: Final = {
     "DatabaseMemory": "copies open databases",
     "Driver": "a driver makes its topics",
     "Expiry": "drivers build stores",
+    "HeaderRows": "chains make them of columns",
     "KeptRecord": "the sink reads its markers",
     "LocalDisk": "tests put faulty disks there",
     "Operator": "made by per_key_topology, until there is an operator for users to add",

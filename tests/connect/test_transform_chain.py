@@ -14,13 +14,10 @@ from statestore.connect.config import ConfigDef, Property
 from statestore.connect.headers import ConnectHeaders
 from statestore.connect.records import ConnectRecord
 from statestore.connect.transforms.chain import TransformChain
-from statestore.connect.transforms.drop_headers import DropHeaders
-from statestore.connect.transforms.filter import Filter
 from statestore.connect.transforms.header_from import HeaderFromValue
-from statestore.connect.transforms.insert_header import InsertHeader
+from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
 from statestore.connect.transforms.predicates import HasHeaderKey
-from statestore.connect.transforms.step import Step
-from statestore.connect.transforms.transformation import Predicate, Transformation
+from statestore.connect.transforms.transformation import Predicate, Step, Transformation
 from statestore.errors import ConfigException
 
 PASTED = r"""

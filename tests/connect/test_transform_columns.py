@@ -31,14 +31,11 @@ from statestore.connect.schemas import (
 )
 from statestore.connect.transforms.chain import TransformChain
 from statestore.connect.transforms.columns import ColumnChain
-from statestore.connect.transforms.drop_headers import DropHeaders
-from statestore.connect.transforms.filter import Filter
 from statestore.connect.transforms.header_from import HeaderFromValue
+from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
 from statestore.connect.transforms.header_to import HeaderToValue
-from statestore.connect.transforms.insert_header import InsertHeader
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
-from statestore.connect.transforms.step import Step
-from statestore.connect.transforms.transformation import Transformation
+from statestore.connect.transforms.transformation import Step, Transformation
 from statestore.connect.transforms.typed_columns import schema_of, type_of_schema
 from statestore.errors import DataException, NullValueException
 from statestore.format.records.header_columns import HEADERS_TYPE

@@ -11,10 +11,8 @@ from statestore.connect.numbers import Int32
 from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import Struct
 from statestore.connect.schemas import INT32_SCHEMA, OPTIONAL_STRING_SCHEMA, STRING_SCHEMA, struct_schema
-from statestore.connect.transforms.drop_headers import DropHeaders
-from statestore.connect.transforms.filter import Filter
 from statestore.connect.transforms.header_from import HeaderFromKey, HeaderFromValue
-from statestore.connect.transforms.insert_header import InsertHeader
+from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
 from statestore.errors import ConfigException, DataException, NullValueException
 

@@ -1,15 +1,12 @@
 """Transformations of records and their headers, in chains that a connector's configuration describes.
 
-transformation      what a Transformation and a Predicate are
+transformation      what a Transformation, a Predicate and a Step of both are
 header_from         HeaderFrom: fields become headers
 header_to           HeaderTo: headers become fields
-insert_header       InsertHeader
-drop_headers        DropHeaders
-filter              Filter
+header_steps        InsertHeader, DropHeaders, Filter
 predicates          HasHeaderKey, RecordIsTombstone, TopicNameMatches
 field_moves         what HeaderFrom and HeaderTo share
-requirements        what they need of keys and values
-step, chain         Step, TransformChain
+chain               TransformChain
 connector_config    which steps a connector's configuration asks for
 properties_text     properties as text
 columns             ColumnChain: a chain over columns of many records

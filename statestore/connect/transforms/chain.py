@@ -9,8 +9,7 @@ from typing import Any
 from statestore.connect.converters.base import STRICT_MODE
 from statestore.connect.records import ConnectRecord
 from statestore.connect.transforms.connector_config import read_steps
-from statestore.connect.transforms.step import Step
-from statestore.connect.transforms.transformation import Transformation
+from statestore.connect.transforms.transformation import Step, Transformation
 
 
 @dataclass(frozen=True, repr=False)

@@ -18,15 +18,12 @@ from statestore.connect.config import (
     warn_of_unknown,
 )
 from statestore.connect.converters.base import MODE
-from statestore.connect.transforms.drop_headers import DropHeaders
-from statestore.connect.transforms.filter import Filter
 from statestore.connect.transforms.header_from import HeaderFromKey, HeaderFromValue
+from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
 from statestore.connect.transforms.header_to import HeaderToKey, HeaderToValue
-from statestore.connect.transforms.insert_header import InsertHeader
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
 from statestore.connect.transforms.properties_text import config_of, read_properties
-from statestore.connect.transforms.step import Step
-from statestore.connect.transforms.transformation import Configured, Predicate, Transformation
+from statestore.connect.transforms.transformation import Configured, Predicate, Step, Transformation
 from statestore.errors import ConfigException, ConnectException
 
 _PACKAGE: Final = "org.apache.kafka.connect.transforms"

@@ -1,15 +1,19 @@
-"""What HeaderFrom and HeaderTo share: pairs of fields and headers, and the side of the record that has the fields."""
+"""What HeaderFrom and HeaderTo share: pairs of fields and headers, and the side of the record that has the fields.
+
+Source: Kafka Connect's `Requirements`, for what they need of keys and values.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from statestore.connect.config import Property, non_empty_list, one_of
 from statestore.connect.records import ConnectRecord
-from statestore.connect.schema import Schema
+from statestore.connect.schema import Schema, Struct
 from statestore.connect.transforms.transformation import Transformation, list_property
-from statestore.errors import ConfigException
+from statestore.errors import ConfigException, DataException
 
 MOVE: Final = "move"
 COPY: Final = "copy"
@@ -61,3 +65,23 @@ class FieldMoves(Transformation):
     def with_side(self, record: ConnectRecord, schema: Schema | None, value: Any, headers: Any) -> ConnectRecord:
         """Return the record with another one of that side, and other headers."""
         return record.new_record(headers=headers, **{f"{self.side}_schema": schema, self.side: value})
+
+
+def require_map(value: Any, purpose: str) -> Mapping[str, Any]:
+    """Return a value that is a map. Raises DataException for another one, and for None."""
+    if not isinstance(value, Mapping):
+        raise DataException(
+            f"Only Map objects supported in absence of schema for [{purpose}], found: {_class_of(value)}"
+        )
+    return value
+
+
+def require_struct(value: Any, purpose: str) -> Struct:
+    """Return a value that is a struct. Raises DataException for another one, and for None."""
+    if not isinstance(value, Struct):
+        raise DataException(f"Only Struct objects supported for [{purpose}], found: {_class_of(value)}")
+    return value
+
+
+def _class_of(value: Any) -> str:
+    return "null" if value is None else type(value).__name__

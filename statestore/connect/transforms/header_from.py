@@ -12,8 +12,15 @@ from statestore.connect.header import header_in_errors
 from statestore.connect.headers import ConnectHeaders
 from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import Schema, Struct, Type
-from statestore.connect.transforms.field_moves import FIELD_NAMES, HEADER_NAMES, MOVE, OPERATION, FieldMoves
-from statestore.connect.transforms.requirements import require_map, require_struct
+from statestore.connect.transforms.field_moves import (
+    FIELD_NAMES,
+    HEADER_NAMES,
+    MOVE,
+    OPERATION,
+    FieldMoves,
+    require_map,
+    require_struct,
+)
 from statestore.connect.typed_map import map_of_distinct
 from statestore.errors import DataException, NullValueException
 

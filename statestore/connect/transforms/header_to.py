@@ -16,8 +16,15 @@ from statestore.connect.headers import ConnectHeaders
 from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import Field, Schema, Struct
 from statestore.connect.schemas import OPTIONAL_STRING_SCHEMA, array_schema
-from statestore.connect.transforms.field_moves import FIELD_NAMES, HEADER_NAMES, MOVE, OPERATION, FieldMoves
-from statestore.connect.transforms.requirements import require_map, require_struct
+from statestore.connect.transforms.field_moves import (
+    FIELD_NAMES,
+    HEADER_NAMES,
+    MOVE,
+    OPERATION,
+    FieldMoves,
+    require_map,
+    require_struct,
+)
 from statestore.connect.typed_map import map_of_distinct
 from statestore.connect.values.strict import STRICT
 from statestore.errors import ConfigException, DataException

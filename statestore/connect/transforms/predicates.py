@@ -7,9 +7,14 @@ import warnings
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
+import pyarrow as pa
+
 from statestore.connect.config import ConfigDef, Property, every, invalid, non_empty_string
 from statestore.connect.records import ConnectRecord
-from statestore.connect.transforms.transformation import Predicate
+from statestore.connect.transforms.transformation import HeaderRows, Predicate
+from statestore.format.binary_columns import Flags
+from statestore.format.records.header_lists import rows_with_key
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,10 @@ class HasHeaderKey(Predicate):
         """Return whether the record has such a header."""
         return self.name is not None and self.name in record.headers
 
+    def test_columns(self, rows: HeaderRows) -> Flags:
+        """Return which lists have such a header."""
+        return np.zeros(len(rows.headers), np.bool_) if self.name is None else rows_with_key(rows.headers, self.name)
+
 
 @dataclass(frozen=True)
 class RecordIsTombstone(Predicate):
@@ -34,6 +43,10 @@ class RecordIsTombstone(Predicate):
     def test(self, record: ConnectRecord) -> bool:
         """Return whether the value is None."""
         return record.value is None
+
+    def test_columns(self, rows: HeaderRows) -> Flags:
+        """Return which rows have no value."""
+        return ~rows.has_value
 
 
 def _pattern(name: str, value: str | None) -> str | None:
@@ -72,7 +85,15 @@ class TopicNameMatches(Predicate):
 
     def test(self, record: ConnectRecord) -> bool:
         """Return whether the topic matches."""
-        return record.topic is not None and self.compiled.fullmatch(record.topic) is not None
+        return self._matches(record.topic)
+
+    def test_columns(self, rows: HeaderRows) -> Flags:
+        """Return which topics match; each is looked at once."""
+        matching: Flags = rows.by_topic(self._matches, None, pa.bool_()).to_numpy(zero_copy_only=False)
+        return matching
+
+    def _matches(self, topic: str | None) -> bool:
+        return topic is not None and self.compiled.fullmatch(topic) is not None
 
 
 def _java_only(pattern: str) -> str | None:

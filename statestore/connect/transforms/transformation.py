@@ -1,19 +1,53 @@
-"""What a transformation and a predicate are, and how they are made of properties.
+"""What a transformation, a predicate and a step of both are, and how they are made of properties.
 
-Both are values: what they are told they are told when they are made, and it stays. Source: Kafka Connect's
-`Transformation` and `Predicate`.
+They are values: what they are told they are told when they are made, and it stays. What looks at nothing but headers,
+topics and whether there is a value can say what it does to many records at once, too: beside `apply` stands
+`apply_columns`, beside `test` `test_columns`. Source: Kafka Connect's `Transformation` and `Predicate`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.records import ConnectRecord
+from statestore.format.binary_columns import Flags, Integers
 
 _Configured = TypeVar("_Configured", bound="Configured")
+
+
+@dataclass(frozen=True)
+class HeaderRows:
+    """Records in order, as far as steps on columns look at them."""
+
+    headers: pa.ListArray
+    topics: pa.DictionaryArray
+    """Null where a record has none."""
+    has_value: Flags
+    numbers: Integers = field(repr=False)
+    """Which rows they were of what the chain was given."""
+
+    def only(self, kept: Flags) -> HeaderRows:
+        """Return the rows for which `kept` is true."""
+        mask = pa.array(kept)
+        return HeaderRows(self.headers.filter(mask), self.topics.filter(mask), self.has_value[kept], self.numbers[kept])
+
+    def by_topic(self, of_topic: Callable[[str | None], Any], chosen: Flags | None, type_: pa.DataType) -> pa.Array:
+        """Return for each row what a function makes of its topic; it is asked once for each topic of chosen rows."""
+        indices = pc.fill_null(self.topics.indices, len(self.topics.dictionary)).to_numpy(zero_copy_only=False)
+        topics = [*self.topics.dictionary.to_pylist(), None]
+        made = [None] * len(topics)
+        for index in np.unique(indices if chosen is None else indices[chosen]).tolist():
+            made[index] = of_topic(topics[index])
+        return pa.array(made, type_).take(pa.array(indices))
 
 
 class Configured:
@@ -36,6 +70,11 @@ class Configured:
         set_ones = (f"{known.name}={_shown(value)}" for known, value in shown if value != known.default)
         return f"{type(self).__name__}({', '.join(set_ones)})"
 
+    def _defines_beside(self, by_record: str, by_columns: str) -> bool:
+        """Return whether the class that says what is done to a record says it of columns, too."""
+        owner = next(kind for kind in type(self).__mro__ if by_record in vars(kind))
+        return by_columns in vars(owner)
+
     def _settle(self) -> None:
         """Check what the arguments of a frozen dataclass were, and keep them in their types."""
         given = {known.name: getattr(self, attribute_of(known.name)) for known in self.config.properties}
@@ -54,6 +93,15 @@ class Transformation(Configured, ABC):
     def apply(self, record: ConnectRecord) -> ConnectRecord | None:
         """Return the record to go on with, None to go on with none. The record itself is not to be changed."""
 
+    def apply_columns(self, rows: HeaderRows, chosen: Flags | None, converter: HeaderConverter) -> HeaderRows:
+        """Do what `apply` does, to the rows that are chosen; None is all. Headers are written with the converter."""
+        raise NotImplementedError
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether there is an `apply_columns` for what `apply` does."""
+        return self._defines_beside("apply", "apply_columns")
+
 
 class Predicate(Configured, ABC):
     """Says of each record whether a transformation is for it."""
@@ -61,6 +109,55 @@ class Predicate(Configured, ABC):
     @abstractmethod
     def test(self, record: ConnectRecord) -> bool:
         """Return whether it is."""
+
+    def test_columns(self, rows: HeaderRows) -> Flags:
+        """Return for each row what `test` returns of its record."""
+        raise NotImplementedError
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether there is a `test_columns` for what `test` does."""
+        return self._defines_beside("test", "test_columns")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A transformation in a chain.
+
+    Args:
+        alias: what the chain's properties call it.
+        transformation: what is done.
+        predicate: whether it is done to a record; None is always.
+        negate: whether it is done to the records that the predicate is not true of.
+    """
+
+    alias: str
+    transformation: Transformation
+    predicate: Predicate | None = None
+    negate: bool = False
+
+    def apply(self, record: ConnectRecord) -> ConnectRecord | None:
+        """Return what the transformation makes of a record, or the record if it is not for it."""
+        if self.predicate is not None and self.predicate.test(record) is self.negate:
+            return record
+        return self.transformation.apply(record)
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether it can be done to columns, without an object for each record."""
+        return self.transformation.takes_columns and (self.predicate is None or self.predicate.takes_columns)
+
+    def apply_columns(self, rows: HeaderRows, converter: HeaderConverter) -> HeaderRows:
+        """Do what `apply` does to many records."""
+        chosen = None if self.predicate is None else self.predicate.test_columns(rows) != self.negate
+        return self.transformation.apply_columns(rows, chosen, converter)
+
+    def describe(self) -> str:
+        """Return what it does, such as "a: Filter() unless HasHeaderKey(name=x)"."""
+        said = f"{self.alias}: {self.transformation.describe()}"
+        if self.predicate is None:
+            return said
+        return f"{said} {'unless' if self.negate else 'if'} {self.predicate.describe()}"
 
 
 def attribute_of(name: str) -> str:

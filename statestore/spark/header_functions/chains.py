@@ -12,10 +12,9 @@ from statestore.connect.converters.base import STRICT_MODE, HeaderConverter
 from statestore.connect.converters.registry import HEADER_CONVERTER
 from statestore.connect.transforms.columns import ColumnChain
 from statestore.connect.transforms.connector_config import connector_properties
-from statestore.connect.transforms.drop_headers import DropHeaders
-from statestore.connect.transforms.insert_header import InsertHeader
+from statestore.connect.transforms.header_steps import DropHeaders, InsertHeader
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
-from statestore.connect.transforms.step import Step
+from statestore.connect.transforms.transformation import Step
 from statestore.spark.header_functions.changes import drop_headers, with_header
 from statestore.spark.header_functions.lookups import has_header
 from statestore.spark.query_settings import session_header_converter
