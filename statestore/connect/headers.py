@@ -12,10 +12,10 @@ from types import EllipsisType
 from typing import Any, overload
 
 from statestore.connect import schemas
-from statestore.connect.header import ConnectHeader, header_in_errors
+from statestore.connect.header import ConnectHeader, check_type, header_in_errors
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
-from statestore.connect.schema import LogicalName, Schema, SchemaAndValue, Struct, Type, is_of_type
+from statestore.connect.schema import Schema, SchemaAndValue, Struct, Type, is_of_type
 from statestore.errors import DataException, NullValueException
 from statestore.errors.readable import shape_of
 
@@ -23,14 +23,6 @@ HeaderTransform = Callable[[ConnectHeader], ConnectHeader | None]
 """Returns what is to stand in a header's place: another one, itself, or None for nothing."""
 
 _InstantCheck = Callable[[Instant], int]
-
-_LOGICAL_TYPES: dict[tuple[Type, str | None], type] = {
-    (Type.BYTES, LogicalName.DECIMAL): Decimal,
-    (Type.INT32, LogicalName.DATE): Instant,
-    (Type.INT32, LogicalName.TIME): Instant,
-    (Type.INT64, LogicalName.TIMESTAMP): Instant,
-}
-"""What a header of such a schema may hold beside what its type says."""
 
 
 class ConnectHeaders:
@@ -300,16 +292,3 @@ def _text(key: Any) -> str:
     if not isinstance(key, str):
         raise TypeError(f"a header key must be a str, got {key!r}")
     return key
-
-
-def check_type(key: Any, schema: Schema | None, value: Any) -> None:
-    """Raise DataException if a value is not of its schema's type, or None where that is not optional."""
-    if schema is None:
-        return
-    if value is None:
-        if not schema.optional:
-            raise DataException(f"A null value requires an optional schema but was {schema}", header=key)
-        return
-    logical = _LOGICAL_TYPES.get((schema.type, schema.name), ())
-    if not (is_of_type(value, schema.type) or isinstance(value, logical)):
-        raise DataException(f"The value, {shape_of(value)}, is not compatible with the schema {schema}", header=key)

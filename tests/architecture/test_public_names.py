@@ -33,6 +33,7 @@ NAMED_FOR_SOMETHING_ELSE: Final = {
     "statestore.spark.listener": "a logger",
 }
 PRIVATE_TYPES: Final = {
+    "_Converter": "HeaderConverters are",
     "AggregateRule": "functions of Aggregate make aggregates",
     "Changelog": "drivers build stores",
     "CommitFigures": "the shard call makes figures",
