@@ -23,7 +23,7 @@ from statestore.format.keys.window_key import MAX_TIME_MS, check_time
 from statestore.format.records.header_bytes import last_header_value
 from statestore.format.records.header_edits import last_header_column
 
-__all__ = ["EXPIRY_HEADER", "NO_EXPIRY_MS", "expiry_column", "expiry_in_headers", "expiry_time", "expiry_value"]
+__all__ = ["EXPIRY_HEADER", "expiry_time", "expiry_value"]
 
 EXPIRY_HEADER: Final = "expires-at"
 """The name that is looked for, unless another is given."""

@@ -30,14 +30,7 @@ from statestore.errors import HarnessError, JarsUnavailableError, JavaNotFoundEr
 from statestore.testing.jar_checksums import check_jars, write_record
 
 __all__ = [
-    "KAFKA_VERSION",
-    "SHORT_LIVED_JVM",
-    "broker_jars",
-    "connect_jars",
     "connector_jars",
-    "delta_jars",
-    "java_command",
-    "kafka_streams_jars",
 ]
 
 KAFKA_VERSION = "4.3.1"

@@ -18,7 +18,7 @@ from statestore.errors import DeserializationError, SerializationError, UnknownC
 from statestore.format.serde import Serde, Serdes
 from statestore.middleware.extras import extra
 from statestore.middleware.schemas.avro import plain_avro_serde
-from statestore.middleware.schemas.content_type import CONTENT_TYPE, LONGEST_CONTENT_TYPE, ContentType
+from statestore.middleware.schemas.content_type import CONTENT_TYPE, ContentType
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTENT_TYPE",
-    "LONGEST_CONTENT_TYPE",
     "ContentType",
     "Format",
     "avro_format",
