@@ -203,6 +203,10 @@ def test_a_delta_is_shown_with_its_records(shard: Shard, tools: Tools) -> None:
             {"store": "totals", "key": b"gone".hex(), "value": None, "timestamp": -1, "headers": []},
         ],
     }
+    (fence,) = shard.delta_file(pointer).parent.glob("*.fence")
+    refused = tools("inspect-delta", fence)
+    assert refused.code == 1
+    assert f"{fence.name} is no delta" in " ".join(refused.err.split())
     missing = tools("inspect-delta", shard.home / "nothing.arrow")
     assert (missing.code, "nothing.arrow" in missing.err) == (5, True)
 

@@ -7,17 +7,28 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from statestore.errors import DurableFileMissingError
+from statestore.errors import DurableFileMissingError, StateDirectoryError
 from statestore.recovery.commit.delta import Delta
 from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.location.shard_files import DELTA_SUFFIX
 from statestore.recovery.restore.from_deltas import delta_content
 
 
 @contextmanager
 def read_delta(file: str) -> Iterator[Delta]:
-    """Hand out the delta at path or URI `file`. Raises DurableFileMissingError, DurableFileCorruptedError."""
+    """Hand out the delta at path or URI `file`.
+
+    Raises StateDirectoryError for a file that is no delta by its name, such as a fence, DurableFileMissingError, and
+    DurableFileCorruptedError.
+    """
     directory, slash, name = file.rpartition("/")
     location = DurableLocation(directory or slash or ".")
+    if not name.endswith(DELTA_SUFFIX):
+        raise StateDirectoryError(
+            location.path(name),
+            f"is no delta, whose names end in {DELTA_SUFFIX}. Fences and announcements of garbage collections, which "
+            "stand beside deltas, are JSON: read them as they are",
+        )
     size_bytes = {entry.name: entry.size_bytes for entry in location.entries("")}.get(name)
     with ExitStack() as opened:
         delta = None if size_bytes is None else opened.enter_context(verified_delta(location, name, size_bytes))

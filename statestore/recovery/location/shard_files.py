@@ -26,6 +26,7 @@ MANIFEST_NAME: Final = "manifest.json"
 MAX_EPOCH: Final = 10**8 - 1
 EPOCH_OF_TOOLS: Final = 0
 _WRITER_DIGITS: Final = 16
+DELTA_SUFFIX: Final = ".arrow"
 _DELTA: Final = re.compile(r"(\d{12})-(?:(\d{8})-)?([0-9a-f]{32})\.arrow")
 _COLLECTION: Final = re.compile(r"(\d{12})-(\d{8})-([0-9a-f]{32})\.collecting")
 _FENCE: Final = re.compile(r"(\d{8})-([0-9A-Za-z]{1,64})\.fence")
