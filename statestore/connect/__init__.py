@@ -31,9 +31,7 @@ from statestore.connect.converters.registry import header_converter
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.converters.string import StringConverter
 from statestore.connect.header import ConnectHeader
-from statestore.connect.header import ConnectHeader as Header
 from statestore.connect.headers import ConnectHeaders
-from statestore.connect.headers import ConnectHeaders as Headers
 from statestore.connect.ingest import ConnectIngest
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
@@ -106,13 +104,11 @@ __all__ = [
     "Float32",
     "Float64",
     "HasHeaderKey",
-    "Header",
     "HeaderConverter",
     "HeaderFromKey",
     "HeaderFromValue",
     "HeaderToKey",
     "HeaderToValue",
-    "Headers",
     "InsertHeader",
     "Instant",
     "Int8",
