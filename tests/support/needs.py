@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import cache
+from itertools import compress
 from pathlib import Path
 
 import pytest
@@ -17,18 +19,35 @@ from statestore.errors import HarnessError
 TESTS = Path(__file__).parents[1]
 SPARK_FOLDER = TESTS / "spark"
 SLOW = (
-    "architecture/test_needs.py",
+    "architecture",
     "benchmarks/test_peers_run.py",
     "bytestore/test_byte_store_conformance.py",
+    "bytestore/test_entry_scan.py",
+    "bytestore/test_task_directory.py",
+    "connect/test_avro.py",
+    "connect/test_converters.py",
     "connect/test_values_properties.py",
-    "docs/test_documentation_code.py",
-    "docs/test_site.py",
+    "connect/test_vectors.py",
+    "docs",
+    "dsl/test_branches.py",
     "dsl/test_columns.py",
     "dsl/test_rescaled_time.py",
     "dsl/test_rescaled_windows.py",
+    "dsl/test_several_aggregates.py",
     "dsl/test_steps_of_our_own.py",
+    "format/test_header_columns.py",
+    "format/test_serde_columns.py",
+    "format/test_stored_columns.py",
+    "format/test_value_timestamp_headers.py",
     "middleware/test_orders.py",
+    "middleware/test_polyglot.py",
+    "middleware/test_signed_stacks.py",
+    "middleware/test_trail.py",
     "model",
+    "operators/test_keyed_state.py",
+    "processor/test_batches.py",
+    "processor/test_nothing_of_a_record_in_errors.py",
+    "recovery/test_abandoned_checkpoints.py",
     "recovery/test_damaged_files.py",
     "recovery/test_first_starts.py",
     "recovery/test_forks.py",
@@ -36,21 +55,28 @@ SLOW = (
     "recovery/test_golden_state.py",
     "recovery/test_histories.py",
     "recovery/test_kills_and_failed_calls.py",
+    "recovery/test_location.py",
     "recovery/test_location_gcs.py",
     "recovery/test_location_s3.py",
     "recovery/test_replay_after_kill.py",
     "recovery/test_rescale.py",
     "recovery/test_rescale_golden.py",
+    "recovery/test_rescale_parts.py",
+    "recovery/test_snapshots.py",
     "recovery/test_spilling_batch.py",
     "simulation",
     "stores/test_expiring.py",
+    "stores/test_golden_replay.py",
+    "testing/test_faults_parts.py",
     "testing/test_faults_runner.py",
+    "testing/test_faults_soak.py",
     "testing/test_pytest_plugin.py",
     "testing/test_soak_model.py",
     "upgrade",
 )
 """Folders and files that take seconds of processor time, as `make durations` shows it: processes, servers, models."""
-LEFT_OUT_WHOLE = {SPARK_FOLDER, *(TESTS / name for name in SLOW)}
+SLOW_PATHS = {TESTS / name for name in SLOW}
+LEFT_OUT_WHOLE = {SPARK_FOLDER, *SLOW_PATHS}
 MARKS_OF_FIXTURES = {
     "spark": ("spark", "java"),
     "broker": ("java", "kafka"),
@@ -119,17 +145,23 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.getoption("--fast") and collection_path in LEFT_OUT_WHOLE else None
 
 
+@cache
+def is_slow(path: Path) -> bool:
+    """Return whether a file is slow, or in a folder that is."""
+    return not SLOW_PATHS.isdisjoint((path, *path.parents))
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m looks at marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         needs: dict[str, tuple[str, ...]] = {"spark": ("spark", "java")} if SPARK_FOLDER in item.path.parents else {}
         for name in getattr(item, "fixturenames", ()):
             needs[name] = MARKS_OF_FIXTURES.get(name, ())
-        if any(slow in (item.path, *item.path.parents) for slow in LEFT_OUT_WHOLE - {SPARK_FOLDER}):
+        if is_slow(item.path):
             item.add_marker("slow")
         for mark in dict.fromkeys(mark for marks in needs.values() for mark in marks):
             item.add_marker(mark)
     if config.getoption("--fast"):
-        left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in LEFT_OUT)]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        is_left_out = [any(item.get_closest_marker(mark) for mark in LEFT_OUT) for item in items]
+        config.hook.pytest_deselected(items=list(compress(items, is_left_out)))
+        items[:] = [item for item, left_out in zip(items, is_left_out, strict=True) if not left_out]
