@@ -242,10 +242,21 @@ def test_a_query_that_hangs_is_found(tmp_path: Path) -> None:
     assert result.problem == "hung: the query did not end within 120 s and was stopped"
 
 
+class QueryWithoutWorkers(FoldQuery):
+    def run(self) -> None:
+        raise RuntimeError("Python worker failed to connect back.")
+
+
 def test_a_query_that_never_works_again_is_found(tmp_path: Path) -> None:
-    plan = FaultPlan(1, (4,), (Fault(Point.APPEND, Effect.NO_SPACE, 2, times=1_000, kind=FileKind.DELTA),))
-    result = run(plan, tmp_path)
+    result = run_plan(NO_FAULT, QueryWithoutWorkers, tmp_path)
     assert result.problem == "still fails after 12 restarts"
+
+
+def test_a_query_restarts_as_often_as_its_faults_strike(tmp_path: Path) -> None:
+    plan = FaultPlan(1, (4,), (Fault(Point.APPEND, Effect.NO_SPACE, 2, times=15, kind=FileKind.DELTA),))
+    result = run(plan, tmp_path)
+    assert result.problem is None
+    assert result.restarts == 15
 
 
 def test_what_fails_in_the_harness_is_no_success(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from statestore.testing.faults.journal import Firing
 from statestore.testing.faults.judgement import is_explained, names_damage
 from statestore.testing.faults.plan import FaultPlan
 
-_MAX_RESTARTS: Final = 12
+_SPARE_RESTARTS: Final = 12
 _SHOWN_DIFFERENCES: Final = 5
 _SHOWN_FAILURE_CHARS: Final = 6_000
 _Result = TypeVar("_Result")
@@ -129,7 +129,8 @@ class _PlanRun:
     def _until_it_works(self, operation: Callable[[], _Result]) -> _Result:
         """Call, and call again after each failure that the plan explains, having done what the error asks for."""
         journal = self._environment.journal
-        for _ in range(_MAX_RESTARTS):
+        most = _SPARE_RESTARTS + sum(fault.times for fault in self._environment.plan.faults)
+        for _ in range(most):
             self._environment.before_run()
             fired_before = len(journal.fired())
             try:
@@ -144,7 +145,7 @@ class _PlanRun:
                 elif not is_explained(self._environment.plan, journal.fired()[fired_before:], text):
                     raise _UnexplainedError(f"failed, and no fault explains it:\n{_shorten(text)}") from failure
                 self._result.restarts += 1
-        raise _UnexplainedError(f"still fails after {_MAX_RESTARTS} restarts")
+        raise _UnexplainedError(f"still fails after {most} restarts")
 
 
 def differences(expected: Contents, found: Contents) -> str | None:
