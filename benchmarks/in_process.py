@@ -24,9 +24,8 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark.figures import ShardFigures
-from statestore.spark.shards.pack import Pack
+from statestore.spark.shards.pack import Pack, unpack
 from statestore.spark.shards.shard_call import ShardCall
-from statestore.spark.shards.unpack import unpack
 from statestore.stores.key_value import TimestampedKeyValueStoreWithHeaders
 from statestore.stores.layers.changelogging import ChangeLoggingLayer
 from turns import Clock, best

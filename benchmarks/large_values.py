@@ -37,9 +37,8 @@ from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark.datasource.change_feed import ChangeScan, ShardChanges
 from statestore.spark.datasource.store_scan import StoreScan
-from statestore.spark.shards.pack import Pack
+from statestore.spark.shards.pack import Pack, unpack
 from statestore.spark.shards.shard_call import ShardCall
-from statestore.spark.shards.unpack import unpack
 from upgrade_tools.migration.migrate import migrate
 from upgrade_tools.migration.planning.request import MigrationRequest, TargetLayout
 from upgrade_tools.rows.exchange import ImportOptions, export_state, import_state

@@ -31,10 +31,9 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.operators.keyed_state import KeyScope, ListState, MapState, ValueState, keyed_state_store
 from statestore.operators.per_key import ExpiredTimer, KeyContext
 from statestore.operators.state_handle import StatefulProcessorHandle
-from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext
 from statestore.processor.pictures.description import NodeDescription, SubtopologyDescription, TopologyDescription
-from statestore.processor.processor import Processor
+from statestore.processor.processor import BatchProcessor, Processor
 from statestore.processor.punctuation import Cancellable, PunctuationType
 from statestore.processor.record import Record, RecordMetadata
 from statestore.processor.topology import Topology

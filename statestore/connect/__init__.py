@@ -24,11 +24,10 @@ Users import from here. Imports `headers`; `bytestore` and all above import it. 
 from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.connect.converters.avro.avro_converter import AvroConverter
 from statestore.connect.converters.base import HeaderConverter
-from statestore.connect.converters.byte_array import ByteArrayConverter
 from statestore.connect.converters.conversion import read_headers, write_headers
 from statestore.connect.converters.json import JsonConverter
 from statestore.connect.converters.registry import header_converter
-from statestore.connect.converters.simple import SimpleHeaderConverter
+from statestore.connect.converters.simple import ByteArrayConverter, SimpleHeaderConverter
 from statestore.connect.converters.string import StringConverter
 from statestore.connect.header import ConnectHeader
 from statestore.connect.headers import ConnectHeaders
@@ -61,8 +60,7 @@ from statestore.connect.schemas import (
     map_schema,
     struct_schema,
 )
-from statestore.connect.transforms.chain import TransformChain
-from statestore.connect.transforms.columns import ColumnChain
+from statestore.connect.transforms.chain import ColumnChain, TransformChain
 from statestore.connect.transforms.header_from import HeaderFromKey, HeaderFromValue
 from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
 from statestore.connect.transforms.header_to import HeaderToKey, HeaderToValue

@@ -14,8 +14,7 @@ from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import Schema, SchemaAndValue
 from statestore.connect.schemas import OPTIONAL_BYTES_SCHEMA
 from statestore.connect.tolerance import Tolerance
-from statestore.connect.transforms.chain import TransformChain
-from statestore.connect.transforms.columns import ColumnChain
+from statestore.connect.transforms.chain import ColumnChain, TransformChain
 from statestore.connect.transforms.connector_config import connector_properties, read_steps
 from statestore.connect.typed_headers import TypedHeaders
 from statestore.errors import ConfigException

@@ -3,13 +3,11 @@
 streams_builder   where a program begins; kstream, ktable: what its steps return
 aggregates        streams that can be aggregated; aggregations: what is kept of a key's records
 joins             of streams and tables; join_serdes: what their stores hold
-windows           which windows a record belongs to; emit_strategy: when they are put out
+windows           which windows a record belongs to
 header_policy     what becomes of headers where records meet
 change            what flows between nodes of tables; column_types: in columns; windowed_serdes: windowed keys in topics
-json_numbers      NaN in JSON
-materialized      where a table is kept; suppressed: for how long its changes are held back
-global_ktable     a table that every shard has all of
-stage             where a stream or table stands in its program; table_plans: how tables are kept
+materialized      where a table is kept; suppressed: when its changes go on
+table_plans       how tables are kept
 stream_graph      the nodes of a program until they become a topology, and their names
 processors        what runs: a module for each operator
 
@@ -18,18 +16,15 @@ topology of processors and stores like any other. Start at `streams_builder`.
 """
 
 from statestore.dsl.aggregates.aggregate import Aggregate
-from statestore.dsl.aggregates.grouped_stream import KGroupedStream
-from statestore.dsl.aggregates.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
+from statestore.dsl.aggregates.grouped_stream import KGroupedStream, SessionWindowedKStream, TimeWindowedKStream
 from statestore.dsl.change import Change
-from statestore.dsl.emit_strategy import EmitStrategy
-from statestore.dsl.global_ktable import GlobalKTable
 from statestore.dsl.header_policy import HeaderMerger, HeaderPolicy, PolicyLike
 from statestore.dsl.joins.joined import Joined, StreamJoined
 from statestore.dsl.kstream import KStream
-from statestore.dsl.ktable import KTable
+from statestore.dsl.ktable import GlobalKTable, KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
-from statestore.dsl.suppressed import BufferConfig, Suppressed
+from statestore.dsl.suppressed import BufferConfig, EmitStrategy, Suppressed
 from statestore.dsl.windowed_serdes import WindowedSerde, session_windowed_serde, time_windowed_serde
 from statestore.dsl.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 

@@ -4,17 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf, isfinite, nan
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.dsl.json_numbers import in_json, number_of
-from statestore.errors import SerializationError
+from statestore.errors import InputError, SerializationError
 from statestore.format.binary_columns import is_valid
 from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import Serde, Serdes
+
+_TEXTS: Final = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
+
+
+def number_of(held: Any) -> Any:
+    """Return a number that JSON held. Raises InputError for anything else."""
+    if isinstance(held, str) and held in _TEXTS:
+        return _TEXTS[held]
+    if isinstance(held, bool) or not isinstance(held, (int, float)):
+        raise InputError(f"a number is needed, not {type(held).__name__}")
+    return held
+
+
+def in_json(number: Any) -> Any:
+    """Return a number as JSON can hold it."""
+    if not isinstance(number, float) or isfinite(number):
+        return number
+    return next(text for text, same in _TEXTS.items() if repr(same) == repr(number))
+
 
 _LARGEST: Final = 2**63 - 1
 

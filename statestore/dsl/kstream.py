@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from statestore.dsl.aggregates.grouped_stream import KGroupedStream
-from statestore.dsl.aggregates.row_serde import RowSerde, common_serde
-from statestore.dsl.global_ktable import GlobalKTable
+from statestore.dsl.aggregates.several_aggregates import RowSerde, common_serde
 from statestore.dsl.header_policy import PolicyLike
 from statestore.dsl.joins.joined import Joined, StreamJoined
 from statestore.dsl.joins.stream_joins import (
@@ -18,7 +17,7 @@ from statestore.dsl.joins.stream_joins import (
     add_table_join,
     require_kind,
 )
-from statestore.dsl.ktable import KTable
+from statestore.dsl.ktable import GlobalKTable, KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.deduplicating import (
     ColumnIdentity,
@@ -42,8 +41,7 @@ from statestore.dsl.processors.stateless import (
     with_value,
     with_values,
 )
-from statestore.dsl.stage import Stage, Staged
-from statestore.dsl.stream_graph import GraphNode
+from statestore.dsl.stream_graph import GraphNode, Stage, Staged
 from statestore.dsl.table_plans import SourceTable
 from statestore.dsl.windows import JoinWindows
 from statestore.errors import TopologyError

@@ -1,4 +1,4 @@
-"""KTable: of each key the latest value. Source: Kafka Streams' KTable."""
+"""KTable: of each key the latest value; GlobalKTable: the same, all of it in every shard. Source: Kafka Streams'."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from statestore.dsl.joins.stream_joins import JoinKind, require_kind
 from statestore.dsl.joins.table_joins import TableSide, add_table_table_join
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.joining import Joiner
-from statestore.dsl.processors.stateless import PassThrough, Stateless, new_value, with_value
-from statestore.dsl.processors.stateless_columns import NewValueColumns, PassThroughColumns
+from statestore.dsl.processors.stateless import (
+    NewValueColumns,
+    PassThrough,
+    PassThroughColumns,
+    Stateless,
+    new_value,
+    with_value,
+)
 from statestore.dsl.processors.suppressing import Suppressing
 from statestore.dsl.processors.suppression_buffer import BufferPlan
-from statestore.dsl.stage import Stage, Staged
-from statestore.dsl.stream_graph import GraphNode
+from statestore.dsl.processors.table_views import TableView
+from statestore.dsl.stream_graph import GraphNode, Stage, Staged
 from statestore.dsl.suppressed import Suppressed
 from statestore.dsl.table_plans import ComputedTable, KeptTable, SuppressedTable, TablePlan
 from statestore.errors import TopologyError
@@ -23,7 +29,7 @@ from statestore.format.keys.due_key import TIMER_KEYS
 from statestore.format.keys.entry_key import VALUE_KEYS
 from statestore.format.serde import Serde
 from statestore.processor.processor import ProcessorSupplier
-from statestore.stores.part_store import PartStore
+from statestore.stores.builder import PartStore
 
 Stream = TypeVar("Stream")
 """The class of streams: they are made of tables, and tables of them, so neither can import the other."""
@@ -281,3 +287,15 @@ class _OfValue:
 
     def __call__(self, key: Any, value: Any) -> Any:
         return self._mapper(value)
+
+
+class GlobalKTable:
+    """The latest value of each key of a topic, in every shard; streams join it by a key of their choice."""
+
+    def __init__(self, stage: Stage, store: str, view: TableView) -> None:
+        self.stage = stage
+        """Its node, and how keys and values are written."""
+        self.store = store
+        """The name of its store, which every processor can read."""
+        self.view = view
+        """How streams read it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from statestore.errors import TopologyError
 from statestore.format.keys.entry_key import VALUE_KEYS, with_windows
@@ -17,8 +17,7 @@ from statestore.format.serde import Serde
 from statestore.processor.nodes import TopicNameExtractor
 from statestore.processor.processor import ProcessorSupplier
 from statestore.processor.topology import Topology
-from statestore.stores.builder import StoreBuilder
-from statestore.stores.part_store import PartStore
+from statestore.stores.builder import PartStore, StoreBuilder
 
 _NUMBERED = "{}{:010d}"
 _STATE_STORE = "STATE-STORE-"
@@ -211,3 +210,22 @@ class StreamGraph:
     def _take_number(self) -> int:
         self._next += 1
         return self._next - 1
+
+
+class Stage(NamedTuple):
+    """A node of a program, and how what it sends on is written; serdes of None are not known."""
+
+    graph: StreamGraph
+    node: str
+    key_serde: Serde[Any] | None
+    value_serde: Serde[Any] | None
+    in_columns: bool = False
+    """Whether records, or changes, come in columns, if who is below takes them."""
+
+
+class Staged:
+    """What stands at a stage of a program: every stream and every table."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._graph, self._node, self._key_serde, self._value_serde, self._in_columns = stage

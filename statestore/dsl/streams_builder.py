@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from statestore.dsl.global_ktable import GlobalKTable
 from statestore.dsl.kstream import KStream
-from statestore.dsl.ktable import KTable
+from statestore.dsl.ktable import GlobalKTable, KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.changes_out import ChangesPlan
 from statestore.dsl.processors.table_views import StoreView
 from statestore.dsl.processors.tables import ReadingTable, TableStorePlan
-from statestore.dsl.stage import Stage
-from statestore.dsl.stream_graph import GraphNode, StreamGraph
+from statestore.dsl.stream_graph import GraphNode, Stage, StreamGraph
 from statestore.dsl.table_plans import SourceTable
 from statestore.errors import TopologyError
 from statestore.format.serde import Serde

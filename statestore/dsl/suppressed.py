@@ -1,10 +1,30 @@
-"""Suppressed: when the changes of a table go on. Source: Kafka Streams' Suppressed and its BufferConfig (KIP-328)."""
+"""When the changes of a table or of a window go on.
+
+Source: Kafka Streams' Suppressed and its BufferConfig (KIP-328), and EmitStrategy (KIP-825).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from statestore.stores.supplier import Duration, milliseconds
+
+
+@dataclass(frozen=True)
+class EmitStrategy:
+    """Whether a window is put out at each change, or once when it closes."""
+
+    is_final: bool
+
+    @classmethod
+    def on_window_update(cls) -> EmitStrategy:
+        """Return the strategy of putting out each change: the default."""
+        return cls(False)
+
+    @classmethod
+    def on_window_close(cls) -> EmitStrategy:
+        """Return the strategy of putting a window out once, when its grace has passed in event time."""
+        return cls(True)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on
 
     from statestore.recovery.commit.changelog import ChangelogRecord
-    from statestore.stores.part_store import PartStore
+    from statestore.stores.builder import PartStore
 
 IngestedRecord: TypeAlias = "ConsumerRecord[bytes | None, bytes | None]"
 """A record that comes in, its key and value as bytes."""

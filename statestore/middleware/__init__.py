@@ -25,7 +25,7 @@ from statestore.interception.interceptor import (
     InterceptorContext,
 )
 from statestore.recovery.commit.changelog import ChangelogRecord
-from statestore.stores.part_store import PartStore
+from statestore.stores.builder import PartStore
 
 __all__ = [
     "Chain",

@@ -26,12 +26,11 @@ from statestore.operators.state_handle import (
 )
 from statestore.operators.timers import Timers, timer_store
 from statestore.processor.context import NO_FAULT_OF_USER_CODE, ProcessorContext, ShardClock
-from statestore.processor.nodes import SinkNode, SourceNode
-from statestore.processor.operator import Operator
+from statestore.processor.nodes import Operator, SinkNode, SourceNode
 from statestore.processor.processor import Processor
 from statestore.processor.punctuation import PunctuationType
 from statestore.processor.record import Record, RecordMetadata
-from statestore.stores.part_store import PartStore
+from statestore.stores.builder import PartStore
 
 if TYPE_CHECKING:
     from statestore.connect.typed_headers import TypedHeaders

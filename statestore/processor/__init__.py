@@ -1,8 +1,7 @@
 """The Processor API: records, processors, topologies, and the task that runs one for one shard.
 
-topology        Topology, which a user declares; nodes, node_graph: what is in it; operator: a part of it, ready-made
-processor, batch_processor
-                what a user writes; context, record, punctuation, processor_metadata, counted:
+topology        Topology, which a user declares; nodes: what is in it
+processor       what a user writes; context, record, punctuation, processor_metadata, counted:
                 what is handed to it
 task            runs a topology over the records of a shard; task_stores: its stores
 earlier_times   what was seen of event time before the state was rescaled

@@ -27,10 +27,10 @@ from statestore.format.serde_columns import (
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.headers.topic_columns import SINK_COLUMNS
 from statestore.interception.emission import SendBatch
-from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import BatchReceiver, Receiver, TaskRecordContext
 from statestore.processor.earlier_times import EarlierTimes
 from statestore.processor.nodes import SinkNode, SourceNode
+from statestore.processor.processor import BatchProcessor
 from statestore.processor.receivers import locate_failures
 from statestore.processor.record import Record
 

@@ -1,4 +1,7 @@
-"""The nodes of a topology. Source: Kafka Streams' InternalTopologyBuilder."""
+"""The nodes of a topology, how they are connected, and the operators that add several as one.
+
+Source: Kafka Streams' InternalTopologyBuilder.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from statestore.interception.interceptor import Interceptor
 from statestore.processor.processor import ProcessorSupplier
 from statestore.processor.record import Record, RecordMetadata
 from statestore.recovery.metadata.state_metadata import ENTRY_KEYS
+from statestore.stores.builder import PartStore
 
 TopicNameExtractor: TypeAlias = "Callable[[Record[Any, Any], RecordMetadata | None], str]"
 """Chooses the topic of a record that a sink writes. Source: Kafka's TopicNameExtractor."""
@@ -96,3 +100,56 @@ class SinkNode:
         """Return what is recorded of the node; a topic of None is chosen by a function."""
         topic = self.topic if isinstance(self.topic, str) else None
         return {"type": "sink", "name": self.name, "topic": topic, "parents": list(self.parents)}
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A processor with its stores, and where it has them a source above and a sink below."""
+
+    kind: str
+    """What it is called in descriptions, as "per key"."""
+    name: str
+    """The name of its processor."""
+    supplier: ProcessorSupplier
+    stores: tuple[PartStore, ...] = ()
+    source: SourceNode | None = None
+    parents: tuple[str, ...] = ()
+    """The nodes above its processor, beside its own source."""
+    sink: SinkNode | None = None
+    timer_clock: str | None = None
+    """The clock that its timers follow, "processing" or "event"; None if it has no timers."""
+
+    @property
+    def ttl_clocks(self) -> tuple[str, ...]:
+        """The clocks by which entries of its stores expire."""
+        lives = (store.builder.time_to_live for store in self.stores)
+        return tuple(sorted({life.clock for life in lives if life is not None}))
+
+    def __str__(self) -> str:
+        timers = () if self.timer_clock is None else (f"timers by {self.timer_clock} time",)
+        return ", ".join([self.kind, *timers, *(f"entries expire by {clock} time" for clock in self.ttl_clocks)])
+
+
+class NodeGraph:
+    """Sources, processors and sinks by name."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, SourceNode | ProcessorNode | SinkNode] = {}
+        """All nodes, in the order they were added: parents before children."""
+        self.sources: dict[str, SourceNode] = {}
+        self.processors: dict[str, ProcessorNode] = {}
+        self.sinks: dict[str, SinkNode] = {}
+        self.interceptors: dict[str, InterceptorNode] = {}
+        """Those that stand around the others, in the order of their chain."""
+        self.operators: dict[str, Operator] = {}
+        """Those that were added as one, by the name of their processor."""
+
+    def children(self, parent: str) -> list[str]:
+        """Return the names of the nodes below `parent`, in the order they were added."""
+        below = (node for node in self.nodes.values() if not isinstance(node, SourceNode))
+        return [node.name for node in below if parent in node.parents]
+
+    def is_global(self, name: str) -> bool:
+        """Return whether a node feeds a global store."""
+        source = self.sources.get(self.processors[name].parents[0] if name in self.processors else name)
+        return source is not None and source.is_global

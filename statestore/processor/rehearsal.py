@@ -7,9 +7,8 @@ from functools import partial
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.errors import TopologyError
 from statestore.interception.failures import FAIL_ALWAYS, FailureHandling
-from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.processor import Processor
+from statestore.processor.processor import BatchProcessor, Processor
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.processor.topology import Topology

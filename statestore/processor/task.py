@@ -26,7 +26,6 @@ from statestore.headers.topic_columns import Send, SinkFields, SourceFields, sin
 from statestore.interception.failed_record import FailureStage, Refusal, stage_of
 from statestore.interception.failures import FAIL_ALWAYS, FailureHandling, TaskFailures, cause_of
 from statestore.interception.ingest_function import header_converter_of
-from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.column_receivers import (
     ColumnSource,
     ReadColumns,
@@ -39,17 +38,16 @@ from statestore.processor.context import BatchReceiver, ProcessorContext, Receiv
 from statestore.processor.earlier_times import earlier_times
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.nodes import ProcessorNode, SinkNode, SourceNode
-from statestore.processor.processor import Processor
+from statestore.processor.processor import BatchProcessor, Processor
 from statestore.processor.processor_metadata import ProcessorMetadata
 from statestore.processor.punctuation import NEVER_MS, Punctuations, Schedule
 from statestore.processor.receivers import SourceReceiver, locate_failures, sink_receiver, source_receiver
 from statestore.processor.record import Record
 from statestore.processor.task_stores import flush_stores
 from statestore.processor.topology import Topology
-from statestore.recovery.commit.batch_end import BatchEnd
+from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuation, RecordedPunctuations
 from statestore.recovery.commit.changelog import ChangelogObserver
 from statestore.recovery.commit.earlier_shards import SHARD_CLOCK, EarlierShards
-from statestore.recovery.commit.punctuations import RecordedPunctuation, RecordedPunctuations
 from statestore.stores.typed_store import TypedStore
 
 T = TypeVar("T")

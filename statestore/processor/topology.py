@@ -11,9 +11,15 @@ from statestore.bytestore.kinds.store_spec import StoreSpec, check_store_name
 from statestore.errors import TopologyError
 from statestore.format.serde import Serde
 from statestore.interception.interceptor import Interceptor
-from statestore.processor.node_graph import NodeGraph
-from statestore.processor.nodes import InterceptorNode, ProcessorNode, SinkNode, SourceNode, TopicNameExtractor
-from statestore.processor.operator import Operator
+from statestore.processor.nodes import (
+    InterceptorNode,
+    NodeGraph,
+    Operator,
+    ProcessorNode,
+    SinkNode,
+    SourceNode,
+    TopicNameExtractor,
+)
 from statestore.processor.pictures.describe import describe
 from statestore.processor.pictures.description import TopologyDescription
 from statestore.processor.processor import ProcessorSupplier

@@ -38,10 +38,9 @@ from statestore.spark.query_settings import (
 )
 from statestore.spark.sessions import default_parallelism, is_connect, location_in, on_server
 from statestore.spark.shards.blobs import BLOB
-from statestore.spark.shards.pack import PACKED_SCHEMA, Pack
+from statestore.spark.shards.pack import PACKED_SCHEMA, Pack, unpack
 from statestore.spark.shards.schema import OUTPUT_SCHEMA, check_input_schema
 from statestore.spark.shards.shard_call import ShardCall
-from statestore.spark.shards.unpack import unpack
 from statestore.spark.spark_versions import refuse_transform_with_state
 
 _LOG = logging.getLogger(__name__)

@@ -1,7 +1,6 @@
 """Typed stores, what they hold, and the builders that describe them.
 
 stores          Stores: the factories of all others; supplier, builder: what a user says of one, and its layers
-part_store      one that a ready-made part brings along
 key_value, versioned, window, session
                 the stores; typed_store, readable_store: what they share; headers_bytes_store: those with headers
 parts           what a store is made of; lineage: builders that were thrown away

@@ -269,3 +269,15 @@ def live_at(entries: ByteStore, times: ByteStore, time_ms: int) -> ByteStore:
     `times` is the store beside it that says when entries expire; what is not there does not.
     """
     return ExpiringLayer(entries, TimeToLive(None, "processing"), Expiry(times, OneTime(time_ms, time_ms)))
+
+
+@dataclass(frozen=True)
+class PartStore:
+    """A state store of an operator or of an interceptor."""
+
+    builder: StoreBuilder[Any]
+    entry_keys: str | None = None
+    """What the library makes its keys of, one word of `recovery.making.record_keys`: tools find the record's key by it.
+
+    None is not known: then who rescales the state must say it, with `key_of`.
+    """

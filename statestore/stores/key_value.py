@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from statestore.bytestore.chunks import chunks
-from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
+from statestore.bytestore.engines.scans import pairs_with_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import Pair, takes_rows
 from statestore.bytestore.row_changes import RowChanges

@@ -1,7 +1,7 @@
 """What tests and demos of stateful jobs need beside the job itself; public, and never used by the job.
 
 topology_test_driver
-                TopologyTestDriver; driver_run, driver_state, progress, restoring: its task, and what it keeps
+                TopologyTestDriver; driver_run, driver_state, progress: its task, and what it keeps
 topics, topic_logs, store_access
                 what a test puts in and reads: topics and stores
 pytest_plugin   the fixture of it

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.bytestore.engines.memory import MemoryByteStore
-from statestore.bytestore.engines.prefix_scan import pairs_with_prefix, prefix_end
+from statestore.bytestore.engines.scans import pairs_with_prefix, prefix_end
 
 # Few different bytes, so that keys begin with prefixes and stand beside their ends.
 KEYS = st.lists(st.sampled_from([0x00, 0x6B, 0x6C, 0xFE, 0xFF]), max_size=4).map(bytes)

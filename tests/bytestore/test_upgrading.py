@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.kinds.families import column_family
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, segment_prefix
-from statestore.bytestore.kinds.shard_layout import column_family
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore, Change
 from statestore.bytestore.upgrades.opening import open_store

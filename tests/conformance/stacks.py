@@ -29,8 +29,7 @@ from statestore import (
 )
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.bytestore.kinds.families import older_formats
-from statestore.bytestore.kinds.shard_layout import column_family
+from statestore.bytestore.kinds.families import column_family, older_formats
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import open_store

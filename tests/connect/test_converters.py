@@ -13,11 +13,10 @@ import pytest
 
 from statestore.connect.config import ConfigDef, Property
 from statestore.connect.converters.base import HeaderConverter
-from statestore.connect.converters.byte_array import ByteArrayConverter
 from statestore.connect.converters.conversion import read_headers, write_headers
 from statestore.connect.converters.json import JsonConverter
 from statestore.connect.converters.registry import header_converter
-from statestore.connect.converters.simple import SimpleHeaderConverter
+from statestore.connect.converters.simple import ByteArrayConverter, SimpleHeaderConverter
 from statestore.connect.converters.string import StringConverter
 from statestore.connect.headers import ConnectHeaders
 from statestore.connect.instant import Instant

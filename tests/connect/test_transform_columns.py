@@ -29,8 +29,7 @@ from statestore.connect.schemas import (
     decimal_schema,
     struct_schema,
 )
-from statestore.connect.transforms.chain import TransformChain
-from statestore.connect.transforms.columns import ColumnChain
+from statestore.connect.transforms.chain import ColumnChain, TransformChain
 from statestore.connect.transforms.header_from import HeaderFromValue
 from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
 from statestore.connect.transforms.header_to import HeaderToValue

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from statestore.connect import Float32, Float64, Instant, Int8, Int16, Int64, Schema, TypedMap, schemas
+from statestore.connect.converters.simple import decode_leniently, encode_leniently
 from statestore.connect.values import number_text
 from statestore.connect.values.compat import COMPAT
 from statestore.connect.values.strict import STRICT
-from statestore.connect.values.utf8 import decode_leniently, encode_leniently
 from statestore.errors import DataException, NumberFormatException, SchemaBuilderException
 
 MIDNIGHT = Instant(1_495_324_800_000)  # 2017-05-21

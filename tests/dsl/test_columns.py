@@ -23,17 +23,17 @@ from statestore import (
     Windowed,
 )
 from statestore.dsl.aggregates.aggregable_stream import ReducibleStream
-from statestore.dsl.emit_strategy import EmitStrategy
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors import time_queue
 from statestore.dsl.streams_builder import StreamsBuilder
+from statestore.dsl.suppressed import EmitStrategy
 from statestore.dsl.windows import SessionWindows, TimeWindows
 from statestore.format.keys.due_key import time_and_key
 from statestore.middleware import Interceptor
-from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext
+from statestore.processor.processor import BatchProcessor
 from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.stores.session import SessionStore
 from statestore.testing import TestRecord, TopologyTestDriver

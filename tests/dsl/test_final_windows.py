@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from statestore.dsl.emit_strategy import EmitStrategy
 from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
+from statestore.dsl.suppressed import EmitStrategy
 from statestore.dsl.windows import TimeWindows
 from statestore.format.keys.due_key import due_key, started_key, window_end_key
 from statestore.stores.key_value import KeyValueStore

@@ -31,8 +31,8 @@ from statestore.dsl import (
     TimeWindows,
 )
 from statestore.headers.topic_columns import SourceFields, source_batch
-from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import TaskRecordContext
+from statestore.processor.processor import BatchProcessor
 from statestore.processor.task import Task
 from statestore.processor.task_stores import shard_stores
 from tests.support.dsl.runs import SHOWN, TEXT

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from statestore import Headers
-from statestore.dsl.emit_strategy import EmitStrategy
 from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
+from statestore.dsl.suppressed import EmitStrategy
 from statestore.dsl.windows import JoinWindows, SessionWindows
 from statestore.errors import TopologyError
 from tests.support.dsl.runs import TEXT, DslRun

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from statestore import Serde, Serdes
 from statestore.dsl.aggregates.aggregable_stream import ReducibleStream
 from statestore.dsl.aggregates.aggregate import Aggregate
-from statestore.dsl.aggregates.row_serde import row_serde
+from statestore.dsl.aggregates.several_aggregates import row_serde
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windowed_serdes import session_windowed_serde, time_windowed_serde

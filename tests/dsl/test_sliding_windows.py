@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from statestore.dsl.emit_strategy import EmitStrategy
 from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
+from statestore.dsl.suppressed import EmitStrategy
 from statestore.dsl.windows import SlidingWindows
 from statestore.errors import TopologyError
 from tests.support.dsl.runs import TEXT, DslRun

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore import Serdes, Topology, ValueTimestampHeaders
-from statestore.dsl.aggregates.row_serde import row_serde
+from statestore.dsl.aggregates.several_aggregates import row_serde
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.errors import ProcessorError, TopologyError

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from statestore import Headers, Serdes
-from statestore.dsl.emit_strategy import EmitStrategy
 from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
-from statestore.dsl.suppressed import BufferConfig, Suppressed
+from statestore.dsl.suppressed import BufferConfig, EmitStrategy, Suppressed
 from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
 from statestore.errors import SuppressionBufferFullError, TopologyError
 from statestore.format.values.buffered_record import BufferedRecord, encode_buffered_record

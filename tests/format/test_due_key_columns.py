@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from statestore.errors import FormatError
 from statestore.format.keys.due_key import due_key, started_key, window_end_key
-from statestore.format.keys.due_key_columns import WindowEnds, decode_window_ends, encode_window_ends
+from statestore.format.keys.time_key_columns import WindowEnds, decode_window_ends, encode_window_ends
 from statestore.format.keys.window_key import MAX_TIME_MS
 
 TIMES = st.integers(0, MAX_TIME_MS)

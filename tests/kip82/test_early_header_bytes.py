@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.kip82.early_header_bytes import decode_early_headers, encode_early_headers
+from statestore.kip82.early_headers import decode_early_headers, encode_early_headers
 from tests.support.cuts import check_cut_is_noticed
 
 PAIRS = st.lists(st.tuples(st.text(max_size=4), st.binary(max_size=4) | st.just(b"v" * 300)), max_size=5)

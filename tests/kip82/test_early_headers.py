@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from statestore.errors import FormatError, LossyHeadersError, TruncatedError
 from statestore.headers import Headers
-from statestore.kip82.early_header_bytes import encode_early_headers
-from statestore.kip82.early_headers import EarlyHeaders
+from statestore.kip82.early_headers import EarlyHeaders, encode_early_headers
 
 KEYS = st.sampled_from(["a", "b", "ключ", ""])
 PAIRS = st.lists(st.tuples(KEYS, st.binary(max_size=4)), max_size=5)

@@ -20,8 +20,8 @@ from statestore.headers.topic_columns import SourceFields, source_batch
 from statestore.interception.failed_record import FailedRecord, FailureStage
 from statestore.interception.failures import FailureHandling, OnFailure
 from statestore.middleware import DeadLetters, Interceptor
-from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import TaskRecordContext
+from statestore.processor.processor import BatchProcessor
 from statestore.processor.punctuation import PunctuationType
 from statestore.processor.task import Task
 from statestore.testing import TestRecord, TopologyTestDriver

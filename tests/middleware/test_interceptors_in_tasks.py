@@ -10,7 +10,7 @@ import pytest
 from statestore import Record, Serdes, Stores, Topology
 from statestore.errors import ProcessorError, TopologyError
 from statestore.middleware import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
-from statestore.stores.part_store import PartStore
+from statestore.stores.builder import PartStore
 from statestore.testing import TopologyTestDriver
 from tests.support.driver_topologies import TEXT, chain, input_of, output_of
 from tests.support.interceptors import Named, Stamp, Upper

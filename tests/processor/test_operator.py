@@ -10,9 +10,8 @@ from statestore.format.keys.due_key import TIMER_KEYS
 from statestore.format.keys.entry_key import LIST_KEYS
 from statestore.operators.keyed_state import keyed_state_store
 from statestore.operators.timers import timer_store
-from statestore.processor.nodes import SinkNode, SourceNode
-from statestore.processor.operator import Operator
-from statestore.stores.part_store import PartStore
+from statestore.processor.nodes import Operator, SinkNode, SourceNode
+from statestore.stores.builder import PartStore
 
 TEXT = Serdes.string()
 

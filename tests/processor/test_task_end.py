@@ -13,9 +13,8 @@ from statestore.interception.failures import FailureHandling
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores
-from statestore.recovery.commit.batch_end import BatchEnd
+from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuation
 from statestore.recovery.commit.changelog import EveryWrite
-from statestore.recovery.commit.punctuations import RecordedPunctuation
 
 
 class Keeping(Processor):

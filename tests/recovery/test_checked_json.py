@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from statestore.errors import FormatError
-from statestore.recovery.local.checked_json import (
+from statestore.recovery.snapshots.planned import (
     checked_json,
     parse_checked_json,
     read_checked_json,

@@ -24,7 +24,6 @@ from statestore.recovery.commit.initial_state import initial_pointer, write_init
 from statestore.recovery.commit.manifest import Manifest
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.fences.run_fences import RunFences
-from statestore.recovery.local.checked_json import write_checked_json
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.local.marker import LocalMarker, read_marker, write_marker
 from statestore.recovery.location.digests import digest
@@ -40,7 +39,7 @@ from statestore.recovery.metadata.state_metadata import (
     metadata_of_stores,
     read_metadata,
 )
-from statestore.recovery.snapshots.planned import PlannedSnapshot, UploadPlan
+from statestore.recovery.snapshots.planned import PlannedSnapshot, UploadPlan, write_checked_json
 from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.shards import TOTALS, Shard, stored
 

@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from statestore.recovery.location.remedies import remedy
 from statestore.recovery.location.retrying import Retrying
+from statestore.recovery.location.schemes import remedy
 
 RETRYING = Retrying(total_s=2.5)
 

@@ -24,15 +24,15 @@ from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.value_timestamp_headers import encode_value_timestamp_headers
 from statestore.operators.keyed_state import keyed_state_store
 from statestore.operators.timers import Timers, timer_store
-from statestore.processor.operator import Operator
+from statestore.processor.nodes import Operator
 from statestore.recovery.commit.initial_state import initial_name, initial_pointer, write_initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.making.record_keys import record_keys
-from statestore.recovery.making.version_order import parts
+from statestore.recovery.making.rescale import parts
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, read_metadata
-from statestore.stores.part_store import PartStore
+from statestore.stores.builder import PartStore
 from tests.support.recovery.rescaling import KEYS, Idle, States
 
 POINTER = CommitPointer("s", 3, 1, (DurableFile("shards/0003/deltas/x.arrow", 7, "00"),), 2, 99, {"w": 5})

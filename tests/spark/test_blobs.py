@@ -24,10 +24,9 @@ from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.format.records.header_columns import HEADERS_TYPE
 from statestore.headers.topic_columns import sink_batch
 from statestore.spark.shards.blobs import BlobSpool, encode_blob
-from statestore.spark.shards.pack import Pack
+from statestore.spark.shards.pack import Pack, unpack
 from statestore.spark.shards.record_order import records_in_order
 from statestore.spark.shards.schema import HEADERS, check_column_type
-from statestore.spark.shards.unpack import unpack
 from tests.support.recovery.spilling import SMALL
 
 SHARDS = 3

@@ -40,7 +40,7 @@ from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.datasource.read_as import ReadAs
 from statestore.spark.datasource.row_filter import Condition, RowFilter, condition_of
 from statestore.spark.datasource.source import FilteringStoreReader, HeaderStateDataSource
-from statestore.spark.datasource.store_columns import entry_columns
+from statestore.spark.datasource.store_scan import entry_columns
 from tests.support.spark.store_rows import SHARDS, Row, comparable, read, rows_of_numbers, seeded_rows, write
 
 

@@ -27,7 +27,7 @@ from statestore.recovery.restore.delta_columns import MAX_HELD_BYTES, columns_of
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark.datasource.row_filter import EVERY_ROW
-from statestore.spark.datasource.store_columns import asked_columns, entry_columns
+from statestore.spark.datasource.store_scan import asked_columns, entry_columns
 from statestore.stores.layers.changelogging import ChangeLoggingLayer
 from statestore.stores.layers.retaining import RetainingLayer
 

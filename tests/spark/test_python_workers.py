@@ -103,7 +103,7 @@ def test_all_workers_of_a_query_are_forks_of_one_daemon(order_query: OrderQuery)
 FREED = """
 import numpy, pyarrow as pa
 from statestore.spark.shards.pack import Pack
-from statestore.spark.shards.unpack import unpack
+from statestore.spark.shards.pack import unpack
 def anonymous_mib():
     (line,) = (line for line in open("/proc/self/status") if line.startswith("RssAnon:"))
     return int(line.split()[1]) // 1024

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.kinds.families import column_family
 from statestore.bytestore.kinds.segments import segment_of
-from statestore.bytestore.kinds.shard_layout import column_family
 from statestore.format.serde import Serdes
 from statestore.format.values.store_format import StoreFormat
 from statestore.headers import Headers

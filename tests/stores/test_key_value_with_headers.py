@@ -7,7 +7,7 @@ import pytest
 
 from statestore import Headers, Serdes, Stores, TimestampedKeyValueStoreWithHeaders, ValueTimestampHeaders
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.bytestore.kinds.shard_layout import column_family
+from statestore.bytestore.kinds.families import column_family
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import SerializationError, StoreClosedError, StoreError
 from statestore.format.records.header_bytes import parse_count

@@ -24,9 +24,8 @@ from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.protocol import ByteStore, Change
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.headers.topic_columns import source_batch
-from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.processor import Processor
+from statestore.processor.processor import BatchProcessor, Processor
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.recovery.commit.changelog import batch_changelog

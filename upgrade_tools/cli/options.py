@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,7 +20,6 @@ from statestore.recovery.commit.pointer import CommitPointer, parse_pointers
 from statestore.recovery.location.checkpoint_path import problem_of_checkpoint
 from statestore.recovery.location.durable_location import DurableLocation
 from upgrade_tools.cli.option_groups import OptionGroup
-from upgrade_tools.location.pointers_file import read_pointers_file
 from upgrade_tools.states.detection import open_state
 from upgrade_tools.states.location import metadata_at
 from upgrade_tools.states.state import State, StateOptions
@@ -231,3 +231,12 @@ def check_state_at(path: str, committed: CommittedGroup, **chosen: Any) -> None:
     if committed.needs_spark:
         _refuse_missing(path, str(committed.checkpoint))
         open_state(path, StateOptions(**chosen))
+
+
+def read_pointers_file(location: str, file: str) -> list[CommitPointer]:
+    """Return the pointers in `file`, "-" for stdin. Raises StatePointersError, CommitPointerError."""
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as cause:
+        raise StatePointersError(location, problem=f"the commit pointers can't be read ({cause})") from cause
+    return parse_pointers(text)

@@ -4,7 +4,6 @@ files          which files there are of each shard, told by their names; deltas:
 garbage        what no retained version needs, removed if asked to
 rescale, rollback
                the state with another number of shards, and as it was at an earlier batch
-pointers_file  commit pointers as `python -m statestore.spark pointers` prints them
 
 Imports `states`; `check` and the commands in `cli` import it. Start at `files`.
 """

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
+from statestore.bytestore.engines.scans import pairs_with_prefix
 from statestore.bytestore.kafka_streams.layout import (
     database_directory,
     has_segment_directories,

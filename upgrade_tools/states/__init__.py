@@ -4,8 +4,7 @@ state           State, OpenStore: what all layouts have in common; what users sa
 detection       open_state: which layout a path or URI has
 task, copy, location
                 the layouts
-families, database
-                what column families tell of a store; databases as they lie on the disk
+database        databases as they lie on the disk, and what their column families tell
 store_argument  NAME:KIND:OPTION=MS, a store on the command line
 
 All other rooms import it, and it imports none. Start at `state`.

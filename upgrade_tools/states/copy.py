@@ -9,14 +9,13 @@ from pathlib import Path
 
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase, list_families
 from statestore.bytestore.kafka_streams.directory_view import accessible, families_in, tables_in, view_of
-from statestore.bytestore.kinds.shard_layout import column_family, split_column_family
+from statestore.bytestore.kinds.families import column_family, split_column_family
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import open_store, refuse_downgrade
 from statestore.recovery.local.marker import LocalMarker
 from statestore.recovery.location.shard_files import parse_delta_name
-from upgrade_tools.states.database import Database, OpenFamilies
-from upgrade_tools.states.families import kinds_by_families
+from upgrade_tools.states.database import Database, OpenFamilies, kinds_by_families
 from upgrade_tools.states.state import (
     READ_AS_IT_IS,
     FoundStore,

@@ -32,8 +32,7 @@ from statestore.bytestore.kafka_streams.task_directory import TaskDirectory, rea
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, is_store_name
 from statestore.bytestore.protocol import ByteStore
 from statestore.format.position import Position
-from upgrade_tools.states.database import Database, OpenFamilies
-from upgrade_tools.states.families import kinds_by_families
+from upgrade_tools.states.database import Database, OpenFamilies, kinds_by_families
 from upgrade_tools.states.state import FoundStore, Layout, OpenStore, State, StateOptions
 
 TASK_NAME: Final = re.compile(r"(?P<subtopology>[0-9]+)_(?P<partition>[0-9]+)")

@@ -2,7 +2,7 @@
 
 rocksdb         a database of column families, and the byte store over one; memory: the same in memory
 memory_budget   how the memory is divided that state may take
-key_order, prefix_scan, scans
+key_order, scans
                 keys in order, those with a prefix, and scans that end with their store
 sorted_fill, table_files
                 tables of RocksDB, written in order and looked at

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
+from statestore.bytestore.engines.scans import pairs_with_prefix
 from statestore.bytestore.kinds.kind_layout import KindLayout, Times
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.protocol import ByteStore, Pair

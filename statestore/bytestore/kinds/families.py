@@ -2,6 +2,10 @@
 
 `versionedKeyValueWithHeaders` is ours: no released Kafka Streams has a versioned store with headers, and trunk keeps
 its rows in the family of the plain ones, where the one would be read as the other.
+
+A shard's local database holds all of its stores, so that one write batch changes them together. So a family is named
+`STORE:FAMILY` there; `:` can't occur in a store name. Keys of segmented stores stand behind their segment's id (see
+`segments`). In the layout of Kafka Streams a store or segment has a database of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
-from statestore.bytestore.kinds.store_spec import StoreKind
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import upgrade_between
 
@@ -41,3 +45,14 @@ def older_formats(kind: StoreKind, store_format: StoreFormat) -> tuple[StoreForm
     """Return the formats that a store of this kind and format can be upgraded from, the newest first."""
     older = [known for known in FAMILIES[kind] if upgrade_between(known, store_format) is not None]
     return tuple(sorted(older, reverse=True))
+
+
+def column_family(spec: StoreSpec, store_format: StoreFormat | None = None) -> str:
+    """Return the name of the column family that holds the entries of `spec`, in another format if one is given."""
+    return f"{spec.name}:{FAMILIES[spec.kind][spec.format if store_format is None else store_format]}"
+
+
+def split_column_family(name: str) -> tuple[str, str]:
+    """Return store and FAMILY of a column family that is named as above; FAMILY is empty if it is not."""
+    store, _, family = name.partition(":")
+    return store, family

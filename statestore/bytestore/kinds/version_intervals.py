@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
+from statestore.bytestore.engines.scans import pairs_with_prefix
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, SEGMENT_ID_SIZE, Segments, is_latest_key, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore

@@ -1,6 +1,6 @@
 """What a micro-batch has written so far: read through, and applied at the commit.
 
-write_set       in memory, over a store that is left as it is; write_order: in which order
+write_set       in memory, over a store that is left as it is
 spilling_write_set
                 partly on disk, when it is too much; spilling: how much that is, and where it goes
 

@@ -17,8 +17,15 @@ from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore
 from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, SpillSpace
-from statestore.bytestore.write_sets.write_order import hold_last, last_writes
-from statestore.bytestore.write_sets.write_set import DELETED, DELETED_BYTES, Deleted, WriteSet, merge_pairs
+from statestore.bytestore.write_sets.write_set import (
+    DELETED,
+    DELETED_BYTES,
+    Deleted,
+    WriteSet,
+    hold_last,
+    last_writes,
+    merge_pairs,
+)
 from statestore.errors import StoreClosedError
 
 _DELETE: Final = b""

@@ -6,10 +6,10 @@ Reads see them over what is committed. Of several writes to a key the last one c
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from statestore.bytestore.engines.key_order import KeyOrder
 from statestore.bytestore.engines.scans import ScannedStore
@@ -217,3 +217,25 @@ def _puts(pending: Iterable[tuple[bytes, bytes | Deleted]]) -> Generator[Pair, N
 
 def _stored(value: bytes | Deleted) -> bytes | None:
     return None if value.__class__ is Deleted else value  # type: ignore[return-value]
+
+
+T = TypeVar("T")
+
+
+def last_writes(writes: Collection[tuple[bytes, T]]) -> dict[bytes, T]:
+    """Return the last write of each key, in their order."""
+    held = dict(writes)
+    if len(held) < len(writes):
+        held = {}
+        for key, write in writes:
+            held.pop(key, None)
+            held[key] = write
+    return held
+
+
+def hold_last(held: dict[bytes, T], writes: Mapping[bytes, T]) -> None:
+    """Add writes of different keys to those that are held; they are the last ones then."""
+    if held:
+        for key in writes.keys() & held.keys():
+            del held[key]
+    held.update(writes)

@@ -1,9 +1,8 @@
 """Header converters: typed headers to bytes and back, under Kafka Connect's names.
 
 base           HeaderConverter: the interface, for one's own too
-simple         SimpleHeaderConverter: values as text, the default
+simple         SimpleHeaderConverter: values as text, the default; ByteArrayConverter: bytes as they are
 string         StringConverter: text
-byte_array     ByteArrayConverter: bytes as they are
 json           JsonConverter: values with their schemas, or without
 avro           AvroConverter: Avro, with its schema or without
 registry       header_converter: the one that properties ask for

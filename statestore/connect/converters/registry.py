@@ -8,9 +8,8 @@ from typing import Any, Final
 from statestore.connect.config import ConfigDef, ConfigType, Properties, Property, invalid
 from statestore.connect.converters.avro.avro_converter import AvroConverter
 from statestore.connect.converters.base import MODE, STRICT_MODE, HeaderConverter
-from statestore.connect.converters.byte_array import ByteArrayConverter
 from statestore.connect.converters.json import JsonConverter
-from statestore.connect.converters.simple import SimpleHeaderConverter
+from statestore.connect.converters.simple import ByteArrayConverter, SimpleHeaderConverter
 from statestore.connect.converters.string import StringConverter
 
 HEADER_CONVERTER: Final = "header.converter"

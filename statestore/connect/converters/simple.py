@@ -1,21 +1,57 @@
-"""The default header converter: values as text, and text as what it looks like.
+"""The default header converter, values as text and text as what it looks like; and the one that leaves bytes alone.
 
-Source: Kafka Connect's `SimpleHeaderConverter`.
+Source: Kafka Connect's `SimpleHeaderConverter` and `ByteArrayConverter`.
 """
 
 from __future__ import annotations
 
+import codecs
 import logging
+from collections.abc import Mapping
 from typing import Any, Final
 
-from statestore.connect.converters.base import HeaderConverter
+from statestore.connect.converters.base import MODE, HeaderConverter
 from statestore.connect.header import header_in_errors
-from statestore.connect.schema import Schema, SchemaAndValue
-from statestore.connect.schemas import BYTES_SCHEMA
+from statestore.connect.schema import Schema, SchemaAndValue, Type, is_of_type
+from statestore.connect.schemas import BYTES_SCHEMA, OPTIONAL_BYTES_SCHEMA
 from statestore.connect.values.compat import COMPAT
 from statestore.connect.values.strict import STRICT
-from statestore.connect.values.utf8 import decode_leniently, encode_leniently
 from statestore.errors import DataException
+
+_REPLACEMENT: Final = "\ufffd"
+_LENIENT: Final = "statestore.java"
+_LEAD_OF_SURROGATES: Final = 0xED
+
+
+def encode_leniently(text: str) -> bytes:
+    """Return the bytes of a text, with a question mark in place of each half of a surrogate pair without the other."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        return paired.encode("utf-8", "replace")
+
+
+def decode_leniently(content: bytes) -> str:
+    """Return the text of bytes, with one U+FFFD in place of each sequence that is malformed, or of a surrogate."""
+    return content.decode("utf-8", _LENIENT)
+
+
+def _replace(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    sequence = error.object[error.start : error.start + 3]
+    if sequence[0] != _LEAD_OF_SURROGATES or not _continues(sequence[1:2]):
+        return _REPLACEMENT, error.end
+    # Python replaces each byte of an encoded surrogate.
+    return _REPLACEMENT, error.start + (3 if _continues(sequence[2:3]) else 2)
+
+
+def _continues(byte: bytes) -> bool:
+    return bool(byte) and byte[0] & 0xC0 == 0x80
+
+
+codecs.register_error(_LENIENT, _replace)
+
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -58,3 +94,26 @@ def _encoded(text: str) -> bytes:
         return text.encode("utf-8")
     except UnicodeEncodeError as cause:
         raise DataException("a text with half of a surrogate pair has no UTF-8") from cause
+
+
+class ByteArrayConverter(HeaderConverter):
+    """Headers are bytes. Nothing else is converted; there is nothing to configure."""
+
+    def configure(self, properties: Mapping[str, Any]) -> None:
+        """Read its mode; other properties are those of Kafka's, which looks at none."""
+        super().configure({name: value for name, value in properties.items() if name == MODE})
+
+    def from_connect_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None:
+        """Return bytes as they are. Raises DataException if they, or their schema, are anything else."""
+        if schema is not None and schema.type is not Type.BYTES:
+            raise DataException(f"Invalid schema type for ByteArrayConverter: {schema.type}", header=key)
+        if value is None:
+            return None
+        if not is_of_type(value, Type.BYTES):
+            problem = f"ByteArrayConverter is not compatible with objects of type {type(value).__name__}"
+            raise DataException(problem, header=key)
+        return bytes(value)
+
+    def to_connect_header(self, topic: str, key: str, value: bytes | None) -> SchemaAndValue:
+        """Return the bytes with the schema of optional ones."""
+        return SchemaAndValue(OPTIONAL_BYTES_SCHEMA, value)

@@ -6,10 +6,9 @@ header_to           HeaderTo: headers become fields
 header_steps        InsertHeader, DropHeaders, Filter
 predicates          HasHeaderKey, RecordIsTombstone, TopicNameMatches
 field_moves         what HeaderFrom and HeaderTo share
-chain               TransformChain
+chain               TransformChain; ColumnChain: the same over columns of many records
 connector_config    which steps a connector's configuration asks for
 properties_text     properties as text
-columns             ColumnChain: a chain over columns of many records
 typed_columns       keys and values of columns with schemas
 
 Users import from `statestore.connect`. Imports the rest of it; nothing of it imports this. Start at `chain`.

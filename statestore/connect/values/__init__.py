@@ -5,7 +5,6 @@ compat       COMPAT: as Kafka does it
 strict       STRICT: without a loss, or not at all
 exact        numbers and points in time that are converted without a loss
 typed_text   text that is read by a schema
-utf8         UTF-8 as Java writes and reads it
 reading      what Kafka takes a text for
 printing     the text of a value
 date_text    dates and times as Java writes and reads them

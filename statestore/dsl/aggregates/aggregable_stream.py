@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from statestore.dsl.aggregates.aggregate import Aggregate
-from statestore.dsl.aggregates.row_serde import is_json
-from statestore.dsl.aggregates.several_aggregates import SeveralAggregates
+from statestore.dsl.aggregates.several_aggregates import SeveralAggregates, is_json
 from statestore.dsl.aggregations import (
     Aggregation,
     ColumnAggregation,
@@ -29,13 +28,11 @@ from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.aggregating import AggregatePlan
 from statestore.dsl.processors.changes_out import ChangesPlan
-from statestore.dsl.stage import Staged
-from statestore.dsl.stream_graph import GraphNode, TableWindows
+from statestore.dsl.stream_graph import GraphNode, Staged, TableWindows
 from statestore.dsl.table_plans import KeptTable
 from statestore.format.serde import Serdes
 from statestore.processor.processor import ProcessorSupplier
-from statestore.stores.builder import StoreBuilder
-from statestore.stores.part_store import PartStore
+from statestore.stores.builder import PartStore, StoreBuilder
 
 Stream = TypeVar("Stream")
 """The class of streams."""

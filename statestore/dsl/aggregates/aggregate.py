@@ -29,12 +29,13 @@ from statestore.dsl.aggregations import (
     counting,
     earliest,
     greatest,
+    in_json,
     latest,
     least,
     mean_of,
+    number_of,
     ranking,
 )
-from statestore.dsl.json_numbers import in_json, number_of
 from statestore.errors import SerializationError
 
 ColumnOrFunction: TypeAlias = "str | Callable[[Any], Any]"

@@ -18,8 +18,7 @@ from statestore.dsl.processors.stateless import PassThrough
 from statestore.dsl.processors.stream_stream_joining import KeepingWindow, StreamJoin, StreamSideJoining
 from statestore.dsl.processors.stream_table_joining import StreamBufferPlan, StreamTableJoining
 from statestore.dsl.processors.table_views import TableView
-from statestore.dsl.stage import Stage
-from statestore.dsl.stream_graph import GraphNode, StreamGraph
+from statestore.dsl.stream_graph import GraphNode, Stage, StreamGraph
 from statestore.dsl.table_plans import TablePlan
 from statestore.dsl.windows import JoinWindows
 from statestore.errors import TopologyError

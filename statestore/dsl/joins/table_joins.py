@@ -10,8 +10,7 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.table_table_joining import JoinedView, MergingTable, TableJoin, TableSideJoining
 from statestore.dsl.processors.table_views import TableView
-from statestore.dsl.stage import Stage
-from statestore.dsl.stream_graph import GraphNode
+from statestore.dsl.stream_graph import GraphNode, Stage
 from statestore.dsl.table_plans import KeyedTable, TablePlan
 from statestore.processor.processor import ProcessorSupplier
 

@@ -1,7 +1,6 @@
 """What runs: a processor for each operator, each made by a plan that travels to the executors.
 
-stateless, stateless_columns
-                  filters and mappers
+stateless         filters and mappers
 deduplicating, deduplicating_columns
                   leave out what came before
 aggregating       without windows; aggregating_columns: in columns, with what column_updates makes of them

@@ -12,9 +12,9 @@ from statestore.dsl.processors.aggregating import AggregatePlan
 from statestore.dsl.processors.column_changes import ColumnChanges
 from statestore.dsl.processors.column_updates import ColumnUpdate
 from statestore.headers.record_columns import RecordColumns
-from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS
+from statestore.processor.processor import BatchProcessor
 
 
 @dataclass(frozen=True)

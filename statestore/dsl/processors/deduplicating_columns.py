@@ -21,9 +21,9 @@ from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.serde import columns_of
 from statestore.format.values.passed_times import decode_passed_columns, encode_passed_columns
 from statestore.headers.record_columns import RecordColumns
-from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS, DUPLICATE_RECORDS, LATE_RECORDS
+from statestore.processor.processor import BatchProcessor
 from statestore.stores.entries.entry_columns import HeldColumns
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
-from statestore.processor.processor import Processor
+from statestore.processor.processor import BatchProcessor, Processor
 from statestore.processor.record import Record
 
 Records: TypeAlias = "Iterable[Record[Any, Any]]"
@@ -91,3 +92,24 @@ class PassThrough(Processor):
 def new_value(change: Any) -> Any:
     """Return what a key of a table has become."""
     return change.new
+
+
+class PassThroughColumns(BatchProcessor):
+    """Lets every record pass."""
+
+    def init(self, context: ProcessorContext) -> None:
+        """Take the context."""
+        self._forward = context.forward_batch
+
+    def process_batch(self, records: RecordColumns) -> None:
+        """Forward the records."""
+        self._forward(records)
+
+
+class NewValueColumns(PassThroughColumns):
+    """Lets changes pass as the values that they made."""
+
+    def process_batch(self, records: RecordColumns) -> None:
+        """Forward the new values."""
+        new = records.value.storage.field("new")
+        self._forward(RecordColumns.adopt(records.key, new, records.timestamp_ms, records.headers, records.origin))

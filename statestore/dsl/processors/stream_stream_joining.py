@@ -13,8 +13,7 @@ from typing import Any, Final
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.join_serdes import WaitingKey
 from statestore.dsl.processors.joining import JoinedRecords, Joiner, ValueBytes
-from statestore.dsl.processors.windows.closing import SharedTime, latest_closed
-from statestore.dsl.processors.windows.earlier_shards import EarlierTimesOfKeys
+from statestore.dsl.processors.windows.closing import EarlierTimesOfKeys, SharedTime, latest_closed
 from statestore.dsl.windows import JoinWindows
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.serde import Serde

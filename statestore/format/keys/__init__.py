@@ -2,7 +2,7 @@
 
 window_key, session_key, time_key_columns
                 of windows and sessions
-due_key, due_key_columns, entry_key
+due_key, entry_key
                 of what is due at a time, and of keyed state
 partitioner     Kafka's partition of a record's key
 """

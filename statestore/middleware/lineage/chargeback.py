@@ -17,7 +17,7 @@ from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.lineage.trail import TRAIL_HEADER, Trail, read_trail
 from statestore.middleware.properties import made_of
-from statestore.stores.part_store import PartStore
+from statestore.stores.builder import PartStore
 from statestore.stores.stores import Stores
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from statestore.format.keys.entry_key import MAP_KEYS, map_entry_key
 from statestore.format.serde import Serdes
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.interception.interceptor import InterceptorContext
-from statestore.stores.part_store import PartStore
+from statestore.stores.builder import PartStore
 from statestore.stores.stores import Stores
 
 _DIGEST_BYTES: Final = 16

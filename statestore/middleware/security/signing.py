@@ -25,7 +25,7 @@ from statestore.middleware.security.key_source import KeyedInterceptor, KeySourc
 from statestore.middleware.security.keys import KeyProvider, SignatureKey
 from statestore.middleware.security.seen_signatures import SeenSignatures, seen_store
 from statestore.middleware.security.signature_frame import NAMES_MAX, Pairs, SignatureHead, read_frame, signed_bytes
-from statestore.stores.part_store import PartStore
+from statestore.stores.builder import PartStore
 
 if TYPE_CHECKING:
     from typing_extensions import Self

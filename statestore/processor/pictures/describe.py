@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from statestore.processor.node_graph import NodeGraph
-from statestore.processor.nodes import ProcessorNode, SinkNode, SourceNode
-from statestore.processor.operator import Operator
+from statestore.processor.nodes import NodeGraph, Operator, ProcessorNode, SinkNode, SourceNode
 from statestore.processor.pictures.description import NodeDescription, SubtopologyDescription, TopologyDescription
 
 _Node: TypeAlias = "SourceNode | ProcessorNode | SinkNode"

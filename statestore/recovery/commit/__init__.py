@@ -4,9 +4,10 @@ pointer         CommitPointer, which Spark's state holds: the only thing that de
 delta           a delta file; batch_delta: that of a batch while it goes on
 changelog       the records in it, and how they come back
 manifest        the files of a snapshot; initial_state: what a shard starts from that was made without a query
-punctuations    when they are due next; processor_metadata: the numbers that processors keep
+batch_end       what a batch leaves beside its writes, as when punctuations are due; processor_metadata: numbers that
+                processors keep
 earlier_shards  what the shards that this one was made of had seen
-batch_end       what a batch leaves beside its writes; figures: what it came to
+figures         what a batch came to
 
 Imports `location`; all other rooms of `recovery` but `metadata` import it, and so do stores, for their changelogs.
 Start at `pointer`.

@@ -19,8 +19,7 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore, Change, KeyChanges
 from statestore.bytestore.record_context import RecordContext
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, PendingMemory
-from statestore.bytestore.write_sets.write_order import hold_last, last_writes
-from statestore.bytestore.write_sets.write_set import DELETED_BYTES, Deleted, WriteSet
+from statestore.bytestore.write_sets.write_set import DELETED_BYTES, Deleted, WriteSet, hold_last, last_writes
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import restore_stored, split_stored
 

@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 
 from statestore.errors import CommitPointerError, DurableFileCorruptedError, UnreadableCommitError
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.commit.batch_end import BatchEnd
+from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuations, punctuations_from_json
 from statestore.recovery.commit.earlier_shards import (
     SHARD_CLOCK,
     TIME_SUFFIX,
@@ -38,7 +38,6 @@ from statestore.recovery.commit.earlier_shards import (
     earlier_to_json,
 )
 from statestore.recovery.commit.processor_metadata import processor_metadata_from_json
-from statestore.recovery.commit.punctuations import RecordedPunctuations, punctuations_from_json
 from statestore.recovery.location.recorded_names import path_part
 
 POINTER_FORMAT = 6

@@ -2,7 +2,6 @@
 
 run_fences      RunFences: how a run enters a shard, and how it learns that it may not go on
 fence           the files by which runs tell of each other; history: which run made which version
-needed_files    whether the files of a version to go back to are still there
 
 Imports `commit`, `metadata` and `location`; `shard_batch` imports it, and the tool that rolls back.
 Start at `run_fences`.

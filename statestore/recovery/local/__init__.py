@@ -2,7 +2,7 @@
 
 local_copy      a copy on RocksDB: opened at a committed version, caught up or rebuilt; memory_copy: one in memory
 local_directory where copies lie, and how their databases are opened
-marker          which version a copy holds; checked_json: such small files, with a checksum
+marker          which version a copy holds
 file_lock       one process at a time
 
 Imports `restore`, `commit` and `location`; `snapshots`, `shard_batch` and `making` import it, Spark's side for

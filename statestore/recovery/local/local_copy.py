@@ -22,9 +22,8 @@ from pathlib import Path
 
 from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase, list_families
-from statestore.bytestore.kinds.families import older_formats
+from statestore.bytestore.kinds.families import column_family, older_formats
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
-from statestore.bytestore.kinds.shard_layout import column_family
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.upgrades.opening import finish_older_upgrades, open_store
 from statestore.bytestore.upgrades.upgrading import UpgradingByteStore

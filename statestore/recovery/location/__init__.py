@@ -5,9 +5,8 @@ durable_files     how a filesystem is written to so that nothing is half there: 
 shard_files       names of a shard's files; recorded_names: what any name that was read may look like
 durable_json, digests  small files that people read too, and the checksums of all
 checkpoint_path   whether a path can be a checkpoint
-schemes           which URIs are taken, and what to use instead of others
-retrying, remedies, object_stores, local_disk
-                  requests that fail, what to tell the operator, options by scheme, what is synced when
+schemes           which URIs are taken, with which options, and what to tell the operator
+retrying, local_disk  requests that fail, what is synced when
 
 Imports no other room of `recovery`; all of them import it. Start at `durable_location`.
 """

@@ -5,8 +5,16 @@ pyarrow opens more than these, and some of them end the whole process: without c
 
 from __future__ import annotations
 
-from typing import Final
-from urllib.parse import urlsplit
+import errno
+import os
+from datetime import timedelta
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from pyarrow import fs
+
+from statestore.recovery.location.durable_files import GcsFiles, ObjectFiles
+from statestore.recovery.location.retrying import Retrying, is_transient, service_error
 
 _TESTED: Final = frozenset({"file", "s3", "gs", "hdfs"})
 _OTHER_NAMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
@@ -37,3 +45,99 @@ def refusal_of(uri: str) -> str | None:
         f"{_INSTEAD.get(scheme, _OTHERWISE)}. A DurableLocation of your own may open others, "
         "untested, in its open_filesystem()"
     )
+
+
+_ONLY_IN_URIS = frozenset({"smart_defaults", "tls_ca_dir_path", "tls_verify_certificates"})
+"""Options of S3 that a URI can give, and pyarrow has no argument for."""
+_PART_ATTEMPTS = 5
+_CONNECT_TIMEOUT_S = 5.0
+
+
+def s3_files(filesystem: Any, retrying: Retrying, uri: str) -> ObjectFiles:
+    """Return the objects of the S3 filesystem that `uri` names, with its options but those for retries and requests."""
+    # As it comes from a URI, the client asks up to 30 times in 6 s at an even pace: `retrying` is to say how often.
+    parameters = {name for name, _ in parse_qsl(urlsplit(uri).query)}
+    if parameters & _ONLY_IN_URIS:
+        return ObjectFiles(filesystem, retrying, for_parts=filesystem)
+    return ObjectFiles(_s3(filesystem, attempts=1), retrying, for_parts=_s3(filesystem, attempts=_PART_ATTEMPTS))
+
+
+def gcs_files(filesystem: Any, retrying: Retrying) -> GcsFiles:
+    """Return the objects of a GCS filesystem, whose client retries by itself: as long as `retrying` says."""
+    options = _options(filesystem)
+    if options["retry_time_limit"] is None:
+        options["retry_time_limit"] = timedelta(seconds=max(1, round(retrying.total_s)))
+    filesystem = fs.GcsFileSystem(**options)
+    return GcsFiles(filesystem, retrying, for_parts=filesystem)
+
+
+def _s3(filesystem: Any, attempts: int) -> Any:
+    options = _options(filesystem)
+    # Otherwise every object, however small, is a multipart upload: three requests instead of one.
+    options["allow_delayed_open"] = True
+    if options["connect_timeout"] <= 0:
+        options["connect_timeout"] = _CONNECT_TIMEOUT_S
+    return fs.S3FileSystem(**options, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts))
+
+
+def _options(filesystem: Any) -> dict[str, Any]:
+    """Return the arguments that make such a filesystem. pyarrow hands them out for pickling only."""
+    _, (options,) = filesystem.__reduce__()
+    return dict(options)
+
+
+_BY_SERVICE_ERROR = {
+    # NOT_FOUND is what GCS says to a write. A file that is not there is not read, which is no error.
+    **dict.fromkeys(
+        ["NO_SUCH_BUCKET", "NOT_FOUND"],
+        "The bucket does not exist: create it, or mend its name, or the option endpoint_override",
+    ),
+    **dict.fromkeys(
+        ["ACCESS_DENIED", "ACCOUNT_PROBLEM", "PERMISSION_DENIED"],
+        "The credentials in use are not allowed this: see the permissions in docs/durable-locations.md",
+    ),
+    **dict.fromkeys(
+        [
+            "EXPIRED_TOKEN",
+            "INCOMPLETE_SIGNATURE",
+            "INVALID_ACCESS_KEY_ID",
+            "INVALID_CLIENT_TOKEN_ID",
+            "INVALID_SIGNATURE",
+            "MISSING_AUTHENTICATION_TOKEN",
+            "SIGNATURE_DOES_NOT_MATCH",
+            "UNAUTHENTICATED",
+            "UNRECOGNIZED_CLIENT",
+        ],
+        "The credentials are wrong, missing or expired on this machine: the driver and every executor need them",
+    ),
+}
+_BY_ERRNO = {
+    **dict.fromkeys(
+        [errno.ENOSPC, errno.EDQUOT],
+        "The disk, or the quota on it, is full: make space, then start the query again. Nothing of what was being "
+        "written is visible",
+    ),
+    errno.EROFS: "The filesystem is mounted read-only: mount it writable, or give another state_location",
+    **dict.fromkeys(
+        [errno.EACCES, errno.EPERM],
+        f"It is read-only or closed to user {os.getuid()}: give the user that the driver and every executor run as the "
+        "permission to read and write there",
+    ),
+}
+_DEFAULT = "Give a state_location that the driver and every executor can read and write"
+
+
+def remedy(cause: BaseException, retrying: Retrying) -> str:
+    """Return what to do about a failure of a durable location, as a sentence without its full stop."""
+    if is_transient(cause):
+        return (
+            f"It did not get better within {retrying.total_s:g} s: see whether the service can be reached from this "
+            "machine, then start the query again; it goes on where it stopped"
+        )
+    if "HTTP status 301" in str(cause) or "PermanentRedirect" in str(cause):
+        return "The bucket is in another region: name that in the URI, as ?region="
+    found = service_error(cause)
+    if found in _BY_SERVICE_ERROR:
+        return _BY_SERVICE_ERROR[found]
+    number = getattr(cause, "errno", None)
+    return _BY_ERRNO.get(number, _DEFAULT) if number else _DEFAULT

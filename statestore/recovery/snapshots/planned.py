@@ -8,12 +8,15 @@
     snapshot/uploaded.jsonl   what is there already: an upload that was cut off goes on behind it
     snapshot/result.json      the manifest's file: the upload is complete
 
-Whoever uses them holds the lock that SnapshotUpload takes. Each has a checksum (see `checked_json`): what is damaged on
+Whoever uses them holds the lock that SnapshotUpload takes. Each has a checksum: what is damaged on
 the local disk must not get into a snapshot.
+
+    {"digest": BLAKE2b-128 of the JSON in `content`, as hex, "content": str}
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -22,21 +25,46 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from statestore.errors import FormatError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.figures import SnapshotFigures
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
-from statestore.recovery.local.checked_json import (
-    checked_json,
-    parse_checked_json,
-    read_checked_json,
-    write_checked_json,
-)
-from statestore.recovery.location.digests import file_digest
+from statestore.recovery.location.digests import digest, file_digest
 from statestore.recovery.location.recorded_names import path_part
 from statestore.recovery.location.shard_files import new_snapshot_name, parse_snapshot_name, snapshot_directory
+
+
+def checked_json(content: Any) -> str:
+    """Return `content` as one line of JSON with its checksum."""
+    text = json.dumps(content)
+    return json.dumps({"digest": digest(text.encode()), "content": text})
+
+
+def parse_checked_json(text: str | bytes) -> Any:
+    """Return the content of what `checked_json` gave. Raises FormatError if it is damaged."""
+    try:
+        fields = json.loads(text)
+        content = fields["content"]
+        if digest(content.encode()) != fields["digest"]:
+            raise FormatError("local file", "its checksum is not that of its content")
+        return json.loads(content)
+    except MALFORMED as cause:
+        raise FormatError("local file", f"{text[:100]!r} is not one of ours") from cause
+
+
+def write_checked_json(path: Path, content: Any) -> None:
+    """Write a file such that it is there whole or not at all. Not durably: what is in it can be made again."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(checked_json(content), encoding="utf-8")
+    os.replace(partial, path)
+
+
+def read_checked_json(path: Path) -> Any:
+    """Return what `write_checked_json` wrote. Raises FileNotFoundError, and FormatError if it is damaged."""
+    return parse_checked_json(path.read_bytes())
+
 
 TABLE: Final = ".sst"
 _MAX_FAILURE_CHARS: Final = 1_000

@@ -33,9 +33,8 @@ from statestore.processor.nodes import InterceptorNode
 from statestore.processor.punctuation import Punctuations
 from statestore.spark.query_failure import sentence_first
 from statestore.spark.query_settings import session_properties
-from statestore.spark.shards.pack import source_columns
+from statestore.spark.shards.pack import rows_of, source_columns
 from statestore.spark.shards.schema import OUTPUT_SCHEMA, check_column_type, check_input_schema
-from statestore.spark.shards.unpack import rows_of
 
 _SIDES: Final = ("ingest", "emit")
 _SINK_TYPES: Final = {"key": "binary", "value": "binary", "topic": "string", "timestamp": "timestamp"}

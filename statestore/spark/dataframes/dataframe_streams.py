@@ -14,10 +14,9 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from statestore.dsl.aggregates.column_kinds import FROM_JSON
-from statestore.dsl.aggregates.row_serde import RowSerde, row_serde
-from statestore.dsl.global_ktable import GlobalKTable
+from statestore.dsl.aggregates.several_aggregates import RowSerde, row_serde
 from statestore.dsl.kstream import KStream
-from statestore.dsl.ktable import KTable
+from statestore.dsl.ktable import GlobalKTable, KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windowed_serdes import WindowedLayout, WindowedSerde

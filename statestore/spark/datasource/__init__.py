@@ -2,7 +2,7 @@
 
 source          what Spark runs where; options: what it is told
 committed       which state is meant; checkpoint_service: asks a Spark checkpoint for it
-store_scan, store_columns, row_filter, planned_filters
+store_scan, row_filter, planned_filters
                 a shard's entries, as columns, and only those that are asked for
 read_as         what keys and values are shown as
 change_feed     records of deltas between two batches

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from statestore.connect.converters.base import STRICT_MODE, HeaderConverter
 from statestore.connect.converters.registry import HEADER_CONVERTER
-from statestore.connect.transforms.columns import ColumnChain
+from statestore.connect.transforms.chain import ColumnChain
 from statestore.connect.transforms.connector_config import connector_properties
 from statestore.connect.transforms.header_steps import DropHeaders, InsertHeader
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches

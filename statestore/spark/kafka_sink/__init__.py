@@ -1,7 +1,6 @@
 """A sink for foreachBatch that writes to Kafka exactly once: needs the extra `kafka`.
 
 writer          KafkaTransactions, what users give to foreachBatch; runs on the driver
-running_batch   what Spark tells of the batch that it is called for
 run             a run of a writer on the driver: what is in Kafka, and what tasks are told
 tasks           what runs in each task: rows with an end that can be told, then what is done with a partition
 partition       one partition: written in one transaction with its marker, or found to be there

@@ -1,6 +1,6 @@
-"""Before the shuffle: rows of Kafka's shape to one blob per shard.
+"""Before the shuffle: rows of Kafka's shape to one blob per shard; and behind it, blobs to rows again.
 
-Runs as a mapInArrow function. Everything is vectorised over Arrow columns.
+Both run as mapInArrow functions. Everything is vectorised over Arrow columns.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from statestore.errors import (
     NullKeyError,
 )
 from statestore.format.keys.partitioner import partition_column
-from statestore.format.records.header_columns import HEADERS_TYPE, encode_header_column
+from statestore.format.records.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
 from statestore.spark.query_failure import sentence_first
 from statestore.spark.shards.blobs import (
+    BLOB,
     BLOB_BYTES,
     INPUT,
     POSITION,
     BlobWriter,
+    decode_blob,
     encode_blob,
     record_sizes,
     release_buffers,
@@ -223,3 +225,30 @@ def _position(batch: pa.RecordBatch, mask: pa.Array) -> tuple[str, int, int]:
     """Return topic, partition and offset of the first record that `mask` picks."""
     row = batch.filter(mask).slice(0, 1).select(POSITION).to_pylist()[0]
     return row["topic"], row["partition"], row["offset"]
+
+
+_NAMES = ["key", "value", "topic", "timestamp", "headers"]
+
+
+def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the records of all blobs as rows of OUTPUT_SCHEMA, in order."""
+    for batch in batches:
+        # A row that brings the figures of a shard may have no blob.
+        for blob in batch.column(BLOB).drop_null():
+            for records in decode_blob(blob.as_buffer()):
+                yield rows_of(records)
+    release_buffers()
+
+
+def rows_of(records: pa.RecordBatch) -> pa.RecordBatch:
+    """Return records in SINK_COLUMNS, or SOURCE_COLUMNS, as rows of OUTPUT_SCHEMA, with what else they have behind."""
+    timestamp = records.column("timestamp_ms").cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+    columns = [
+        records.column("key"),
+        records.column("value"),
+        records.column("topic").cast(pa.string()),
+        timestamp,
+        decode_header_column(records.column("headers")),
+    ]
+    others = [name for name in ("partition", "offset") if name in records.schema.names]
+    return pa.record_batch([*columns, *map(records.column, others)], names=[*_NAMES, *others])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 
-from statestore.bytestore.engines.prefix_scan import prefix_end
+from statestore.bytestore.engines.scans import prefix_end
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.errors import StoreClosedError

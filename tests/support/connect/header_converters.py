@@ -9,8 +9,8 @@ import functools
 from typing import Any
 
 from statestore.connect.converters.base import HeaderConverter
-from statestore.connect.converters.byte_array import ByteArrayConverter
 from statestore.connect.converters.json import JsonConverter
+from statestore.connect.converters.simple import ByteArrayConverter
 from statestore.connect.converters.string import StringConverter
 from tests.support.connect.forms import (
     Character,

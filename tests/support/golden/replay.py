@@ -10,9 +10,8 @@ from typing import Any, NamedTuple, Protocol
 
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.bytestore.kinds.families import FAMILIES
+from statestore.bytestore.kinds.families import FAMILIES, column_family
 from statestore.bytestore.kinds.segments import segment_prefix
-from statestore.bytestore.kinds.shard_layout import column_family
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.record_context import RecordContext

@@ -18,15 +18,14 @@ from statestore import (
     ValueTimestampHeaders,
     Windowed,
 )
-from statestore.bytestore.kinds.contents import StoredEntry, stored_entries
+from statestore.bytestore.kinds.entry_rows import StoredEntry, stored_entries
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.format.keys.partitioner import partition_column
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import flush_stores, shard_stores
-from statestore.recovery.commit.batch_end import BatchEnd
+from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuations
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.commit.punctuations import RecordedPunctuations
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.placement import KeyOf

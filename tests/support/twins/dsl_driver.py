@@ -10,13 +10,12 @@ from itertools import groupby
 from typing import Any
 
 from statestore import Headers, Serde, Serdes, Topology
-from statestore.dsl.emit_strategy import EmitStrategy
 from statestore.dsl.join_serdes import WaitingKey
 from statestore.dsl.joins.joined import Joined, StreamJoined
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
-from statestore.dsl.suppressed import BufferConfig, Suppressed
+from statestore.dsl.suppressed import BufferConfig, EmitStrategy, Suppressed
 from statestore.dsl.windowed_serdes import session_windowed_serde, time_windowed_serde
 from statestore.dsl.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 from statestore.errors import SuppressionBufferFullError

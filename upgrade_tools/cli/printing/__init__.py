@@ -2,7 +2,7 @@
 
 documents, entry_documents
                as JSON: reports, and entries
-entry_lines, entry_output, delta_listing, difference_output, inspect_report
+entry_output, delta_listing, difference_output, inspect_report
                as lines and tables
 output, progress
                stdout, stderr, bars

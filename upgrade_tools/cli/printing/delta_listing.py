@@ -8,7 +8,7 @@ from typing import Any
 from statestore.format.byte_text import text_of
 from statestore.recovery.commit.delta import Delta
 from upgrade_tools.cli.printing.entry_documents import headers_document
-from upgrade_tools.cli.printing.entry_lines import headers_text
+from upgrade_tools.cli.printing.entry_output import headers_text
 
 
 def delta_lines(file: str, delta: Delta, limit: int) -> Iterator[str]:

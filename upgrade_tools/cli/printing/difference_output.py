@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from statestore.bytestore.kinds.contents import StoredEntry
+from statestore.bytestore.kinds.entry_rows import StoredEntry
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.byte_text import text_of
 from upgrade_tools.check.comparison import Comparison, EntryDifference
 from upgrade_tools.cli.printing.entry_documents import entry_fields
-from upgrade_tools.cli.printing.entry_lines import entry_line, headers_text, times_text
+from upgrade_tools.cli.printing.entry_output import entry_line, headers_text, times_text
 
 
 def difference_line(spec: StoreSpec, found: EntryDifference) -> str:

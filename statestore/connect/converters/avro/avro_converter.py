@@ -16,8 +16,7 @@ from functools import cache
 from typing import Any, Final
 
 from statestore.connect.config import ConfigDef, Property
-from statestore.connect.converters.avro.avro_library import library
-from statestore.connect.converters.avro.avro_schema import AvroType, avro_type_of, schema_to_avro
+from statestore.connect.converters.avro.avro_schema import AvroType, avro_type_of, library, schema_to_avro
 from statestore.connect.converters.avro.avro_values import AvroCodec
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.json_reading import PayloadReader

@@ -19,8 +19,8 @@ from io import BytesIO
 from typing import Any, Final
 
 from statestore.connect.converters.avro.avro_bounds import RESOLUTION_FACTS, check_bounds, facts_of
-from statestore.connect.converters.avro.avro_library import library, library_errors
 from statestore.connect.converters.avro.avro_nesting import check_nesting, check_value_nesting
+from statestore.connect.converters.avro.avro_schema import library, library_errors
 from statestore.connect.recursion import settle
 from statestore.errors import DataException
 

@@ -16,12 +16,13 @@ Schemas come with headers that anybody may have written: `avro_bounds` says what
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, Final
 
 from statestore.connect.converters.avro.avro_bounds import DEEPEST, check_bounds, facts_of, too_deep
-from statestore.connect.converters.avro.avro_library import library, library_errors
 from statestore.connect.recursion import settle
 from statestore.connect.schema import LogicalName, Schema, Type
 from statestore.connect.schemas import (
@@ -34,7 +35,39 @@ from statestore.connect.schemas import (
     scale_of_schema,
     struct_schema,
 )
-from statestore.errors import DataException
+from statestore.errors import ConfigException, DataException
+
+_SILENT: Final = ("SchemaResolutionError", "UnicodeDecodeError", "IndexError")
+"""What says nothing of a value."""
+
+
+def library() -> ModuleType:
+    """Return fastavro. Raises ConfigException if it is not installed."""
+    try:
+        import fastavro
+    except ModuleNotFoundError as missing:
+        if missing.name != "fastavro":
+            raise
+        raise ConfigException("Avro needs fastavro: pip install 'statestore[avro]'") from missing
+    return fastavro
+
+
+@contextmanager
+def library_errors(problem: str, *, of_schema: bool = False) -> Iterator[None]:
+    """Raise DataException with the problem for whatever fastavro raises: malformed bytes meet its every exception.
+
+    Its words are said where they are `of_schema`, or can't quote a value.
+    """
+    try:
+        yield
+    except MemoryError:
+        raise
+    except EOFError as cause:
+        raise DataException(f"{problem}: there are fewer bytes than its schema asks for") from cause
+    except Exception as cause:
+        is_silent = of_schema or type(cause).__name__ in _SILENT
+        raise DataException(f"{problem}: {type(cause).__name__}{f': {cause}' if is_silent else ''}"[:300]) from None
+
 
 _MOST_DECIMAL_DIGITS: Final = 38
 """The precision that is claimed for decimals; Avro wants one, and Connect's have none."""

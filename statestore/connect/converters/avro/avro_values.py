@@ -22,8 +22,13 @@ from io import BytesIO
 from itertools import count
 from typing import Any, Final
 
-from statestore.connect.converters.avro.avro_library import library, library_errors
-from statestore.connect.converters.avro.avro_schema import AvroType, holds_pairs, logical_name_of
+from statestore.connect.converters.avro.avro_schema import (
+    AvroType,
+    holds_pairs,
+    library,
+    library_errors,
+    logical_name_of,
+)
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32
 from statestore.connect.schema import NUMBER_TYPES, LogicalName, Schema, Struct, Type, is_of_type

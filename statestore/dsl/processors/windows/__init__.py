@@ -1,7 +1,6 @@
 """Aggregates by windows, and when windows close.
 
-closing                   what is late and what is final, of one time and of columns of times
-earlier_shards            what the shards of keys had seen before the state was rescaled
+closing                   what is late and what is final, of one time and of columns, also after a rescaling
 windowed_aggregating      windows of time, and what all have in common; windowed_aggregating_columns: in columns
 sliding_aggregating       windows that records make
 session_aggregating       sessions; session_aggregating_columns: in columns; session_merging: what becomes one, for both

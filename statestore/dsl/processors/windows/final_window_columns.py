@@ -20,7 +20,7 @@ from statestore.dsl.processors.column_changes import ColumnChanges, concat
 from statestore.dsl.processors.windows.final_windows import open_ends
 from statestore.format.binary_columns import Flags, Integers, is_valid
 from statestore.format.key_groups import are_last
-from statestore.format.keys.due_key_columns import WindowEnds, decode_window_ends, encode_window_ends
+from statestore.format.keys.time_key_columns import WindowEnds, decode_window_ends, encode_window_ends
 from statestore.format.serde_columns import ColumnSerde
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext

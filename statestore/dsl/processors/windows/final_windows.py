@@ -15,9 +15,9 @@ from statestore.dsl.processors.time_queue import TimeQueue
 from statestore.format.keys.due_key import WINDOW_END_KEYS, start_and_key, started_key
 from statestore.format.serde import Serde, Serdes
 from statestore.processor.context import ProcessorContext
+from statestore.stores.builder import PartStore
 from statestore.stores.holders import ValueTimestampHeaders
 from statestore.stores.iterator import Windowed
-from statestore.stores.part_store import PartStore
 from statestore.stores.stores import Stores
 
 _ENDS = "{}-ends"

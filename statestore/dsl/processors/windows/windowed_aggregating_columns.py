@@ -22,9 +22,9 @@ from statestore.format.binary_columns import Flags, Integers, is_valid
 from statestore.format.key_groups import KeyGroups
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
-from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS, LATE_RECORDS
+from statestore.processor.processor import BatchProcessor
 from statestore.stores.iterator import Windowed
 
 

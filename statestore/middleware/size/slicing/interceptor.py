@@ -18,7 +18,7 @@ from statestore.middleware.properties import made_of
 from statestore.middleware.size.slicing.cutting import Cutting
 from statestore.middleware.size.slicing.open_messages import Limits, OpenMessages
 from statestore.middleware.size.slicing.slice import CHUNK_HEADER, Slice
-from statestore.stores.part_store import PartStore
+from statestore.stores.builder import PartStore
 from statestore.stores.stores import Stores
 from statestore.stores.supplier import Duration, milliseconds
 
