@@ -3,7 +3,7 @@
 numbers    Int8 to Float64: numbers that know how wide they are
 instant    Instant: a point in time, what dates and times are
 schema     Type, Schema, Struct, and whether a value follows a schema
-schemas    the schemas of primitive types, and the four logical types
+logical_types  what values of the four logical types stand for
 typed_map  TypedMap: a map that tells its keys apart by type
 recently_used  RecentlyUsed: a cache of so many entries
 recursion  conversion of nested values without a stack of calls
@@ -42,24 +42,6 @@ from statestore.connect.schema import (
     Struct,
     Type,
 )
-from statestore.connect.schemas import (
-    BOOLEAN_SCHEMA,
-    BYTES_SCHEMA,
-    DATE_SCHEMA,
-    FLOAT32_SCHEMA,
-    FLOAT64_SCHEMA,
-    INT8_SCHEMA,
-    INT16_SCHEMA,
-    INT32_SCHEMA,
-    INT64_SCHEMA,
-    STRING_SCHEMA,
-    TIME_SCHEMA,
-    TIMESTAMP_SCHEMA,
-    array_schema,
-    decimal_schema,
-    map_schema,
-    struct_schema,
-)
 from statestore.connect.transforms.chain import ColumnChain, TransformChain
 from statestore.connect.transforms.header_from import HeaderFromKey, HeaderFromValue
 from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
@@ -73,20 +55,8 @@ from statestore.connect.values.strict import STRICT
 from statestore.connect.values.values import Values
 
 __all__ = [
-    "BOOLEAN_SCHEMA",
-    "BYTES_SCHEMA",
     "COMPAT",
-    "DATE_SCHEMA",
-    "FLOAT32_SCHEMA",
-    "FLOAT64_SCHEMA",
-    "INT8_SCHEMA",
-    "INT16_SCHEMA",
-    "INT32_SCHEMA",
-    "INT64_SCHEMA",
     "STRICT",
-    "STRING_SCHEMA",
-    "TIMESTAMP_SCHEMA",
-    "TIME_SCHEMA",
     "AvroConverter",
     "ByteArrayConverter",
     "ColumnChain",
@@ -132,11 +102,7 @@ __all__ = [
     "TypedHeaders",
     "TypedMap",
     "Values",
-    "array_schema",
-    "decimal_schema",
     "header_converter",
-    "map_schema",
     "read_headers",
-    "struct_schema",
     "write_headers",
 ]

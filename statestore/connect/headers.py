@@ -11,7 +11,7 @@ from decimal import Decimal
 from types import EllipsisType
 from typing import Any, overload
 
-from statestore.connect import schemas
+from statestore.connect import logical_types
 from statestore.connect.header import ConnectHeader, check_type, header_in_errors
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
@@ -64,41 +64,39 @@ class ConnectHeaders:
 
     def add_string(self, key: str, value: str | None) -> ConnectHeaders:
         """Append a string; None has the optional schema. Raises DataException for anything else."""
-        return self._add_typed(
-            key, value, schemas.STRING_SCHEMA if value is not None else schemas.OPTIONAL_STRING_SCHEMA
-        )
+        return self._add_typed(key, value, Schema.STRING_SCHEMA if value is not None else Schema.OPTIONAL_STRING_SCHEMA)
 
     def add_bytes(self, key: str, value: bytes | bytearray | memoryview | None) -> ConnectHeaders:
         """Append bytes; None has the optional schema. Raises DataException for anything else."""
-        return self._add_typed(key, value, schemas.BYTES_SCHEMA if value is not None else schemas.OPTIONAL_BYTES_SCHEMA)
+        return self._add_typed(key, value, Schema.BYTES_SCHEMA if value is not None else Schema.OPTIONAL_BYTES_SCHEMA)
 
     def add_boolean(self, key: str, value: bool) -> ConnectHeaders:
         """Append a boolean. Raises NullValueException for None, DataException for anything else."""
-        return self._add_primitive(key, value, schemas.BOOLEAN_SCHEMA, bool)
+        return self._add_primitive(key, value, Schema.BOOLEAN_SCHEMA, bool)
 
     def add_byte(self, key: str, value: int) -> ConnectHeaders:
         """Append a number as INT8. Raises DataException if it does not fit, NullValueException for None."""
-        return self._add_primitive(key, value, schemas.INT8_SCHEMA, Int8)
+        return self._add_primitive(key, value, Schema.INT8_SCHEMA, Int8)
 
     def add_short(self, key: str, value: int) -> ConnectHeaders:
         """Append a number as INT16. Raises as `add_byte` does."""
-        return self._add_primitive(key, value, schemas.INT16_SCHEMA, Int16)
+        return self._add_primitive(key, value, Schema.INT16_SCHEMA, Int16)
 
     def add_int(self, key: str, value: int) -> ConnectHeaders:
         """Append a number as INT32. Raises as `add_byte` does."""
-        return self._add_primitive(key, value, schemas.INT32_SCHEMA, Int32)
+        return self._add_primitive(key, value, Schema.INT32_SCHEMA, Int32)
 
     def add_long(self, key: str, value: int) -> ConnectHeaders:
         """Append a number as INT64. Raises as `add_byte` does."""
-        return self._add_primitive(key, value, schemas.INT64_SCHEMA, Int64)
+        return self._add_primitive(key, value, Schema.INT64_SCHEMA, Int64)
 
     def add_float(self, key: str, value: float) -> ConnectHeaders:
         """Append a number as FLOAT32, rounded to it. Raises as `add_byte` does."""
-        return self._add_primitive(key, value, schemas.FLOAT32_SCHEMA, Float32)
+        return self._add_primitive(key, value, Schema.FLOAT32_SCHEMA, Float32)
 
     def add_double(self, key: str, value: float) -> ConnectHeaders:
         """Append a number as FLOAT64. Raises as `add_byte` does."""
-        return self._add_primitive(key, value, schemas.FLOAT64_SCHEMA, Float64)
+        return self._add_primitive(key, value, Schema.FLOAT64_SCHEMA, Float64)
 
     def add_list(self, key: str, value: Sequence[Any] | None, schema: Schema | None) -> ConnectHeaders:
         """Append a list; None goes without a schema. Raises DataException if the schema is no array's."""
@@ -119,21 +117,21 @@ class ConnectHeaders:
         with header_in_errors(key):
             if not isinstance(value, Decimal):
                 raise DataException(
-                    f"The value, {shape_of(value)}, is not compatible with the schema {schemas.decimal_schema(0)}"
+                    f"The value, {shape_of(value)}, is not compatible with the schema {Schema.decimal(0)}"
                 )
-            return self._append(ConnectHeader(_text(key), value, schemas.decimal_schema(schemas.scale_of(value))))
+            return self._append(ConnectHeader(_text(key), value, Schema.decimal(logical_types.scale_of(value))))
 
     def add_date(self, key: str, value: Instant | datetime | date | None) -> ConnectHeaders:
         """Append a date. Raises DataException if it has a time of the day. None keeps the schema, as Kafka does."""
-        return self._add_instant(key, value, schemas.DATE_SCHEMA, schemas.date_to_days)
+        return self._add_instant(key, value, Schema.DATE_SCHEMA, logical_types.date_to_days)
 
     def add_time(self, key: str, value: Instant | datetime | time | None) -> ConnectHeaders:
         """Append a time of the day. Raises DataException if it has a date. None keeps the schema, as Kafka does."""
-        return self._add_instant(key, value, schemas.TIME_SCHEMA, schemas.time_to_milliseconds)
+        return self._add_instant(key, value, Schema.TIME_SCHEMA, logical_types.time_to_milliseconds)
 
     def add_timestamp(self, key: str, value: Instant | datetime | date | None) -> ConnectHeaders:
         """Append a point in time. None keeps the schema, as Kafka does."""
-        return self._add_instant(key, value, schemas.TIMESTAMP_SCHEMA)
+        return self._add_instant(key, value, Schema.TIMESTAMP_SCHEMA)
 
     def last_with_name(self, key: str) -> ConnectHeader | None:
         """Return the last header of this key, which is the one that counts; None if there is none."""

@@ -12,7 +12,6 @@ from statestore.connect.converters.registry import HEADER_CONVERTER, header_conv
 from statestore.connect.header import part_in_errors
 from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import Schema, SchemaAndValue
-from statestore.connect.schemas import OPTIONAL_BYTES_SCHEMA
 from statestore.connect.tolerance import Tolerance
 from statestore.connect.transforms.chain import ColumnChain, TransformChain
 from statestore.connect.transforms.connector_config import connector_properties, read_steps
@@ -178,7 +177,7 @@ def _converter_of(side: str, properties: Mapping[str, Any], mode: str) -> Header
 
 def _read(converter: HeaderConverter | None, topic: str, data: bytes | None) -> SchemaAndValue:
     if converter is None:
-        return SchemaAndValue(OPTIONAL_BYTES_SCHEMA, data)
+        return SchemaAndValue(Schema.OPTIONAL_BYTES_SCHEMA, data)
     return converter.to_connect_header(topic, "", data) or SchemaAndValue(None, None)
 
 

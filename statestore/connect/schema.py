@@ -5,14 +5,14 @@ Source: Kafka Connect's `Schema`, `SchemaBuilder`, `Field`, `Struct` and `Connec
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from dataclasses import fields as dataclass_fields
 from decimal import Decimal
 from enum import Enum
 from math import copysign
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64, in_range
@@ -70,6 +70,10 @@ LOGICAL_TYPES: Final[dict[str | None, type]] = {
 """What a value of a schema of such a name is, whatever the schema's type."""
 
 
+SCALE: Final = "scale"
+"""The parameter of a decimal's schema that says how many digits are behind the point."""
+
+
 @dataclass(frozen=True)
 class Field:
     """A field of a struct."""
@@ -78,9 +82,38 @@ class Field:
     schema: Schema
 
 
+class _Constants:
+    """Schemas that there is one of. In a class of their own, as dataclasses take what they declare for fields."""
+
+    INT8_SCHEMA: ClassVar[Schema]
+    INT16_SCHEMA: ClassVar[Schema]
+    INT32_SCHEMA: ClassVar[Schema]
+    INT64_SCHEMA: ClassVar[Schema]
+    FLOAT32_SCHEMA: ClassVar[Schema]
+    FLOAT64_SCHEMA: ClassVar[Schema]
+    BOOLEAN_SCHEMA: ClassVar[Schema]
+    STRING_SCHEMA: ClassVar[Schema]
+    BYTES_SCHEMA: ClassVar[Schema]
+    OPTIONAL_INT8_SCHEMA: ClassVar[Schema]
+    OPTIONAL_INT16_SCHEMA: ClassVar[Schema]
+    OPTIONAL_INT32_SCHEMA: ClassVar[Schema]
+    OPTIONAL_INT64_SCHEMA: ClassVar[Schema]
+    OPTIONAL_FLOAT32_SCHEMA: ClassVar[Schema]
+    OPTIONAL_FLOAT64_SCHEMA: ClassVar[Schema]
+    OPTIONAL_BOOLEAN_SCHEMA: ClassVar[Schema]
+    OPTIONAL_STRING_SCHEMA: ClassVar[Schema]
+    OPTIONAL_BYTES_SCHEMA: ClassVar[Schema]
+    DATE_SCHEMA: ClassVar[Schema]
+    TIME_SCHEMA: ClassVar[Schema]
+    TIMESTAMP_SCHEMA: ClassVar[Schema]
+
+
 @dataclass(frozen=True)
-class Schema:
+class Schema(_Constants):
     """What values are like. Equal to another one if all of it is, the default as `same_value` says.
+
+    There is one of each type, such as `Schema.INT8_SCHEMA` and `Schema.OPTIONAL_INT8_SCHEMA`. Values of DATE_SCHEMA are
+    Instants of midnight, of TIME_SCHEMA those of 1970-01-01, of TIMESTAMP_SCHEMA any.
 
     Args:
         type: what the values are.
@@ -141,6 +174,28 @@ class Schema:
     def __str__(self) -> str:
         return f"Schema{{{self.type}}}" if self.name is None else f"Schema{{{self.name}:{self.type}}}"
 
+    @classmethod
+    def array(cls, value_schema: Schema | None, **facts: Any) -> Schema:
+        """Return the schema of arrays. `facts` are further arguments of Schema, here and below."""
+        return cls(Type.ARRAY, value_schema=value_schema, **facts)
+
+    @classmethod
+    def map(cls, key_schema: Schema | None, value_schema: Schema | None, **facts: Any) -> Schema:
+        """Return the schema of maps."""
+        return cls(Type.MAP, key_schema=key_schema, value_schema=value_schema, **facts)
+
+    @classmethod
+    def struct(cls, fields: Mapping[str, Schema] | Iterable[tuple[str, Schema]], **facts: Any) -> Schema:
+        """Return the schema of structs with these fields, in order. Raises SchemaBuilderException for a name twice."""
+        pairs = fields.items() if isinstance(fields, Mapping) else fields
+        return cls(Type.STRUCT, fields=tuple(Field(name, schema) for name, schema in pairs), **facts)
+
+    @classmethod
+    def decimal(cls, scale: int, **facts: Any) -> Schema:
+        """Return the schema of decimals with so many digits behind the point; a negative scale is zeros before it."""
+        fixed = cls(Type.BYTES, name=LogicalName.DECIMAL, version=1, parameters={SCALE: str(scale)})
+        return replace(fixed, **facts)
+
     def field(self, name: str) -> Field | None:
         """Return the field of this name, None if there is none. Raises DataException if this is no struct's."""
         if self.type is not Type.STRUCT:
@@ -152,6 +207,13 @@ class Schema:
         """Return the schema with None for a value too."""
         return self if self.optional else replace(self, optional=True)
 
+
+for _type in (*NUMBER_TYPES, Type.BOOLEAN, Type.STRING, Type.BYTES):
+    setattr(Schema, f"{_type}_SCHEMA", Schema(_type))
+    setattr(Schema, f"OPTIONAL_{_type}_SCHEMA", Schema(_type, optional=True))
+Schema.DATE_SCHEMA = Schema(Type.INT32, name=LogicalName.DATE, version=1)
+Schema.TIME_SCHEMA = Schema(Type.INT32, name=LogicalName.TIME, version=1)
+Schema.TIMESTAMP_SCHEMA = Schema(Type.INT64, name=LogicalName.TIMESTAMP, version=1)
 
 _COMPARED: Final = [each.name for each in dataclass_fields(Schema) if each.name != "default"]
 

@@ -20,18 +20,6 @@ from statestore.connect.converters.registry import header_converter
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Int32
 from statestore.connect.schema import Schema, SchemaAndValue, Struct, validate_value
-from statestore.connect.schemas import (
-    DATE_SCHEMA,
-    FLOAT64_SCHEMA,
-    INT8_SCHEMA,
-    INT32_SCHEMA,
-    OPTIONAL_STRING_SCHEMA,
-    STRING_SCHEMA,
-    array_schema,
-    decimal_schema,
-    map_schema,
-    struct_schema,
-)
 from statestore.errors import ConfigException, ConnectException, DataException
 from statestore.format.varint import encode_varlong
 from tests.support.connect.typed_values import typed_values
@@ -118,7 +106,7 @@ PERSON = {
 
 def test_a_configured_schema_is_written_without_it() -> None:
     converter = configured(PERSON)
-    assert configured({"type": "int"}).from_connect_header("t", "h", INT32_SCHEMA, 1) == b"\x02"
+    assert configured({"type": "int"}).from_connect_header("t", "h", Schema.INT32_SCHEMA, 1) == b"\x02"
     content = (
         b"\x06Ann" b"\x02\x04" b"\x02" b"\x02" b"\x01\x02" b"\x04\x00\x96" + b"\x02" b"\x02a\x03" b"\x00"
     )  # fmt: skip
@@ -169,17 +157,17 @@ def test_a_schema_without_a_typed_one_is_refused(schema: Any, words: str) -> Non
 @pytest.mark.parametrize(
     ("schema", "value"),
     [
-        (INT8_SCHEMA, 300),
-        (INT8_SCHEMA, None),
-        (STRING_SCHEMA, 5),
-        (STRING_SCHEMA, "\ud800"),
-        (DATE_SCHEMA, Instant(1)),
-        (DATE_SCHEMA, 5),
-        (decimal_schema(2), Decimal("1.5")),
-        (array_schema(INT8_SCHEMA), [None]),
-        (array_schema(None), [1]),
-        (map_schema(STRING_SCHEMA, INT8_SCHEMA), {1: 1}),
-        (struct_schema({"x": INT8_SCHEMA}), Struct(struct_schema({"x": INT32_SCHEMA}))),
+        (Schema.INT8_SCHEMA, 300),
+        (Schema.INT8_SCHEMA, None),
+        (Schema.STRING_SCHEMA, 5),
+        (Schema.STRING_SCHEMA, "\ud800"),
+        (Schema.DATE_SCHEMA, Instant(1)),
+        (Schema.DATE_SCHEMA, 5),
+        (Schema.decimal(2), Decimal("1.5")),
+        (Schema.array(Schema.INT8_SCHEMA), [None]),
+        (Schema.array(None), [1]),
+        (Schema.map(Schema.STRING_SCHEMA, Schema.INT8_SCHEMA), {1: 1}),
+        (Schema.struct({"x": Schema.INT8_SCHEMA}), Struct(Schema.struct({"x": Schema.INT32_SCHEMA}))),
         (None, object()),
     ],
 )
@@ -190,31 +178,33 @@ def test_what_does_not_follow_its_schema_is_not_written(schema: Schema | None, v
 
 def test_a_value_without_a_schema_brings_its_own() -> None:
     content = CARRIED.from_connect_header("t", "h", None, ["a", "b"])
-    assert CARRIED.to_connect_header("t", "h", content) == SchemaAndValue(array_schema(STRING_SCHEMA), ["a", "b"])
+    assert CARRIED.to_connect_header("t", "h", content) == SchemaAndValue(
+        Schema.array(Schema.STRING_SCHEMA), ["a", "b"]
+    )
     assert CARRIED.from_connect_header("t", "h", None, None) is None
     assert CARRIED.to_connect_header("t", "h", None) == SchemaAndValue(None, None)
-    optional = CARRIED.from_connect_header("t", "h", OPTIONAL_STRING_SCHEMA, None)
-    assert CARRIED.to_connect_header("t", "h", optional) == SchemaAndValue(OPTIONAL_STRING_SCHEMA, None)
+    optional = CARRIED.from_connect_header("t", "h", Schema.OPTIONAL_STRING_SCHEMA, None)
+    assert CARRIED.to_connect_header("t", "h", optional) == SchemaAndValue(Schema.OPTIONAL_STRING_SCHEMA, None)
 
 
 @pytest.mark.parametrize("name", ["a-b", "legal.Inner", "statestore.Struct0", None])
 def test_names_that_avro_has_not_or_has_already_are_read_as_they_were(name: str | None) -> None:
-    inner = struct_schema({"ü": INT8_SCHEMA, "field0": INT8_SCHEMA}, name=name)
-    outer = struct_schema({"1": inner, "2": inner}, name="statestore.Struct1")
+    inner = Schema.struct({"ü": Schema.INT8_SCHEMA, "field0": Schema.INT8_SCHEMA}, name=name)
+    outer = Schema.struct({"1": inner, "2": inner}, name="statestore.Struct1")
     value = Struct(outer, {name: Struct(inner, {"ü": 1, "field0": 2}) for name in ("1", "2")})
     content = CARRIED.from_connect_header("t", "h", outer, value)
     assert CARRIED.to_connect_header("t", "h", content) == SchemaAndValue(outer, value)
 
 
 def test_structs_of_one_name_are_numbered() -> None:
-    many = struct_schema({f"f{place}": struct_schema({}, name=("A", "A_1")[place % 2]) for place in range(5000)})
+    many = Schema.struct({f"f{place}": Schema.struct({}, name=("A", "A_1")[place % 2]) for place in range(5000)})
     made = [each["type"]["name"] for each in schema_to_avro(many)["fields"]]
     assert made[:6] == ["A", "A_1", "A_2", "A_1_1", "A_3", "A_1_2"]
     assert len(set(made)) == 5000
 
 
 def file_of(avro: bytes, datum: bytes, **more: bytes) -> bytes:
-    content = CARRIED.from_connect_header("t", "h", INT32_SCHEMA, 1)
+    content = CARRIED.from_connect_header("t", "h", Schema.INT32_SCHEMA, 1)
     assert content is not None
     sync = content[-16:]
     metadata = b"".join(
@@ -227,7 +217,9 @@ def file_of(avro: bytes, datum: bytes, **more: bytes) -> bytes:
 
 
 def test_files_of_others_are_read() -> None:
-    assert CARRIED.to_connect_header("t", "h", file_of(b'"int"', b"\x0a")) == SchemaAndValue(INT32_SCHEMA, Int32(5))
+    assert CARRIED.to_connect_header("t", "h", file_of(b'"int"', b"\x0a")) == SchemaAndValue(
+        Schema.INT32_SCHEMA, Int32(5)
+    )
 
 
 @pytest.mark.parametrize(
@@ -319,37 +311,37 @@ def test_types_that_are_named_again_count_again() -> None:
 
 
 def test_elements_take_bytes_or_are_refused() -> None:
-    empty = struct_schema({})
-    content = CARRIED.from_connect_header("t", "h", map_schema(STRING_SCHEMA, empty), {"a": Struct(empty)})
+    empty = Schema.struct({})
+    content = CARRIED.from_connect_header("t", "h", Schema.map(Schema.STRING_SCHEMA, empty), {"a": Struct(empty)})
     assert CARRIED.to_connect_header("t", "h", content).value == {"a": Struct(empty)}
-    seven = struct_schema({"x": INT8_SCHEMA, **{f"f{place}": empty for place in range(6)}})
-    eight = struct_schema({"x": INT8_SCHEMA, **{f"f{place}": empty for place in range(7)}})
-    assert CARRIED.from_connect_header("t", "h", array_schema(seven), [])
-    for schema in (empty, eight, struct_schema({"x": empty})):
+    seven = Schema.struct({"x": Schema.INT8_SCHEMA, **{f"f{place}": empty for place in range(6)}})
+    eight = Schema.struct({"x": Schema.INT8_SCHEMA, **{f"f{place}": empty for place in range(7)}})
+    assert CARRIED.from_connect_header("t", "h", Schema.array(seven), [])
+    for schema in (empty, eight, Schema.struct({"x": empty})):
         with pytest.raises(DataException, match="8 values"):
-            CARRIED.from_connect_header("t", "h", array_schema(schema), [])
-        assert CARRIED.from_connect_header("t", "h", array_schema(schema.as_optional()), []) or schema is eight
+            CARRIED.from_connect_header("t", "h", Schema.array(schema), [])
+        assert CARRIED.from_connect_header("t", "h", Schema.array(schema.as_optional()), []) or schema is eight
 
 
 def test_deep_values_are_written_and_read() -> None:
-    schema: Schema = INT8_SCHEMA
+    schema: Schema = Schema.INT8_SCHEMA
     value: Any = 1
     for level in range(99):
         if level % 2:
-            schema = struct_schema({"x": schema}, optional=True)
+            schema = Schema.struct({"x": schema}, optional=True)
             value = Struct(schema, {"x": value})
         else:
-            schema, value = array_schema(schema, optional=True), [value]
+            schema, value = Schema.array(schema, optional=True), [value]
     content = CARRIED.from_connect_header("t", "h", schema, value)
     assert CARRIED.to_connect_header("t", "h", content) == SchemaAndValue(schema, value)
     with pytest.raises(DataException, match="100 levels"):
-        CARRIED.from_connect_header("t", "h", array_schema(schema), [value])
+        CARRIED.from_connect_header("t", "h", Schema.array(schema), [value])
 
 
 def test_defaults_and_unknown_facts_are_passed_over() -> None:
     field = {"name": "a", "type": {"type": "double"}, "default": 1, "aliases": None}
     schema = configured({"type": "record", "name": "R", "fields": [field]}).to_connect_header("t", "h", bytes(8)).schema
-    assert schema == struct_schema({"a": FLOAT64_SCHEMA}, name="R")
+    assert schema == Schema.struct({"a": Schema.FLOAT64_SCHEMA}, name="R")
 
 
 def test_blocks_of_arrays_are_read_with_their_sizes() -> None:

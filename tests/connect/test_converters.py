@@ -22,17 +22,6 @@ from statestore.connect.headers import ConnectHeaders
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Int64
 from statestore.connect.schema import Schema, SchemaAndValue, Struct, Type
-from statestore.connect.schemas import (
-    INT8_SCHEMA,
-    INT32_SCHEMA,
-    INT64_SCHEMA,
-    OPTIONAL_INT32_SCHEMA,
-    STRING_SCHEMA,
-    array_schema,
-    decimal_schema,
-    map_schema,
-    struct_schema,
-)
 from statestore.errors import ConfigException, ConnectException, DataException, SerializationException
 from statestore.headers import Headers
 
@@ -49,7 +38,9 @@ class Upper(HeaderConverter):
     def to_connect_header(self, topic: str, key: str, value: bytes | None) -> SchemaAndValue | None:
         self.reads += 1
         return (
-            None if value is None else SchemaAndValue(STRING_SCHEMA, self.settings["prefix"] + value.decode().upper())
+            None
+            if value is None
+            else SchemaAndValue(Schema.STRING_SCHEMA, self.settings["prefix"] + value.decode().upper())
         )
 
     def from_connect_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None:
@@ -108,7 +99,7 @@ def test_only_what_is_below_its_name_configures_a_converter(caplog: pytest.LogCa
     }
     with caplog.at_level(logging.WARNING):
         converter = header_converter(properties)
-    assert converter.from_connect_header("t", "h", INT32_SCHEMA, 5) == b"5"
+    assert converter.from_connect_header("t", "h", Schema.INT32_SCHEMA, 5) == b"5"
     assert not caplog.messages
 
 
@@ -148,7 +139,7 @@ def test_a_converter_is_strict_unless_told_otherwise() -> None:
 
 def test_a_converter_of_ones_own_has_its_properties_and_is_closed() -> None:
     with header_converter({"header.converter": f"{__name__}:Upper", "header.converter.prefix": ">"}) as converter:
-        assert converter.to_connect_header("t", "h", b"x") == SchemaAndValue(STRING_SCHEMA, ">X")
+        assert converter.to_connect_header("t", "h", b"x") == SchemaAndValue(Schema.STRING_SCHEMA, ">X")
     assert isinstance(converter, Upper)
     assert converter.closed
 
@@ -161,7 +152,7 @@ def test_headers_that_nobody_asks_for_are_not_converted() -> None:
     typed = read_headers(Headers([("a", b"x"), ("b", b"y"), ("a", b"z")]), converter, topic="t")
     typed.retain_latest().remove("b")
     assert (len(typed), converter.reads) == (1, 0)
-    assert (typed[0].value, typed[0].schema, converter.reads) == ("Z", STRING_SCHEMA, 1)
+    assert (typed[0].value, typed[0].schema, converter.reads) == ("Z", Schema.STRING_SCHEMA, 1)
 
 
 def test_headers_that_nobody_changed_keep_their_bytes() -> None:
@@ -244,7 +235,7 @@ def test_an_unknown_encoding_is_an_error_of_configuration() -> None:
 def test_bytes_stay_bytes() -> None:
     converter = header_converter("ByteArray")
     assert converter.from_connect_header("t", "h", None, bytearray(b"x")) == b"x"
-    for schema, value in ((None, "x"), (STRING_SCHEMA, None), (STRING_SCHEMA, b"x")):
+    for schema, value in ((None, "x"), (Schema.STRING_SCHEMA, None), (Schema.STRING_SCHEMA, b"x")):
         with pytest.raises(DataException, match=r"^header 'h': .*ByteArrayConverter"):
             converter.from_connect_header("t", "h", schema, value)
 
@@ -326,14 +317,14 @@ def test_malformed_json_is_refused_in_words(content: bytes, words: str) -> None:
         (None, float("nan")),
         (None, {1: "x"}),
         (None, {None: "x"}),
-        (map_schema(Schema(Type.STRING, optional=True), INT8_SCHEMA), {None: 1, "null": 2}),
-        (array_schema(None), [1]),
-        (decimal_schema(2), Decimal("1.5")),
-        (INT8_SCHEMA, 300),
-        (INT8_SCHEMA, "x"),
-        (INT8_SCHEMA, Int64(5)),
-        (INT64_SCHEMA, None),
-        (struct_schema({"x": INT8_SCHEMA}), Struct(struct_schema({"x": INT32_SCHEMA}), {"x": 1})),
+        (Schema.map(Schema(Type.STRING, optional=True), Schema.INT8_SCHEMA), {None: 1, "null": 2}),
+        (Schema.array(None), [1]),
+        (Schema.decimal(2), Decimal("1.5")),
+        (Schema.INT8_SCHEMA, 300),
+        (Schema.INT8_SCHEMA, "x"),
+        (Schema.INT8_SCHEMA, Int64(5)),
+        (Schema.INT64_SCHEMA, None),
+        (Schema.struct({"x": Schema.INT8_SCHEMA}), Struct(Schema.struct({"x": Schema.INT32_SCHEMA}), {"x": 1})),
         (None, object()),
     ],
 )
@@ -364,7 +355,7 @@ def test_a_number_that_says_the_same_is_read() -> None:
 
 def test_schemas_are_kept_up_to_a_number() -> None:
     converter = json_converter(schemas_cache_size=2)
-    schemas = [struct_schema({f"f{number}": INT32_SCHEMA}) for number in range(3)]
+    schemas = [Schema.struct({f"f{number}": Schema.INT32_SCHEMA}) for number in range(3)]
     contents = [
         converter.from_connect_header("t", "h", each, Struct(each, {each.fields[0].name: 1})) for each in schemas
     ]
@@ -379,13 +370,13 @@ def test_schemas_are_kept_up_to_a_number() -> None:
 @pytest.mark.parametrize("size", [0, -1])
 def test_nothing_need_be_kept(size: int) -> None:
     converter = json_converter(schemas_cache_size=size)
-    content = converter.from_connect_header("t", "h", OPTIONAL_INT32_SCHEMA, None)
-    assert converter.to_connect_header("t", "h", content) == SchemaAndValue(OPTIONAL_INT32_SCHEMA, None)
+    content = converter.from_connect_header("t", "h", Schema.OPTIONAL_INT32_SCHEMA, None)
+    assert converter.to_connect_header("t", "h", content) == SchemaAndValue(Schema.OPTIONAL_INT32_SCHEMA, None)
 
 
 def test_a_schema_of_all_values_stands_in_the_configuration() -> None:
     converter = json_converter(schema_content='{"type":"int32","optional":true}')
-    assert converter.to_connect_header("t", "h", b"5") == SchemaAndValue(OPTIONAL_INT32_SCHEMA, 5)
+    assert converter.to_connect_header("t", "h", b"5") == SchemaAndValue(Schema.OPTIONAL_INT32_SCHEMA, 5)
     with pytest.raises(DataException):
         json_converter(schema_content="{}")
 

@@ -10,21 +10,11 @@ from statestore.connect.headers import ConnectHeaders
 from statestore.connect.numbers import Int8, Int32
 from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import Field, Schema, Struct, Type
-from statestore.connect.schemas import (
-    INT8_SCHEMA,
-    INT32_SCHEMA,
-    INT64_SCHEMA,
-    OPTIONAL_INT32_SCHEMA,
-    OPTIONAL_STRING_SCHEMA,
-    STRING_SCHEMA,
-    array_schema,
-    struct_schema,
-)
 from statestore.connect.transforms.header_from import HeaderFromValue
 from statestore.connect.transforms.header_to import HeaderToKey, HeaderToValue
 from statestore.errors import ConfigException, DataException
 
-POINT = struct_schema({"x": INT32_SCHEMA, "y": OPTIONAL_STRING_SCHEMA}, name="pt", version=2, doc="d")
+POINT = Schema.struct({"x": Schema.INT32_SCHEMA, "y": Schema.OPTIONAL_STRING_SCHEMA}, name="pt", version=2, doc="d")
 
 
 def typed(*headers: tuple[str, Any, Schema | None]) -> ConnectHeaders:
@@ -45,14 +35,19 @@ def to(headers: str, fields: str, operation: str = "copy", **others: str) -> Hea
 
 def test_a_struct_has_the_field_with_the_schema_of_the_header() -> None:
     made = to("a,b", "x,z", "move").apply(
-        point(("a", "one", STRING_SCHEMA), ("b", Int8(2), INT8_SCHEMA), ("c", None, None), ("a", "two", STRING_SCHEMA))
+        point(
+            ("a", "one", Schema.STRING_SCHEMA),
+            ("b", Int8(2), Schema.INT8_SCHEMA),
+            ("c", None, None),
+            ("a", "two", Schema.STRING_SCHEMA),
+        )
     )
     assert [header.key for header in made.headers] == ["c"]
     assert made.value_schema == made.value.schema
     assert made.value_schema.fields == (
-        Field("x", STRING_SCHEMA),
-        Field("y", OPTIONAL_STRING_SCHEMA),
-        Field("z", INT8_SCHEMA),
+        Field("x", Schema.STRING_SCHEMA),
+        Field("y", Schema.OPTIONAL_STRING_SCHEMA),
+        Field("z", Schema.INT8_SCHEMA),
     )
     assert (made.value_schema.name, made.value_schema.version, made.value_schema.doc) == ("pt", 2, "d")
     assert dict(made.value.items()) == {"x": "two", "y": None, "z": 2}
@@ -60,7 +55,7 @@ def test_a_struct_has_the_field_with_the_schema_of_the_header() -> None:
 
 
 def test_copied_headers_stay() -> None:
-    record = point(("a", "one", STRING_SCHEMA))
+    record = point(("a", "one", Schema.STRING_SCHEMA))
     made = to("a", "z").apply(record)
     assert made.headers == record.headers
     assert made.headers is not record.headers
@@ -69,7 +64,7 @@ def test_copied_headers_stay() -> None:
 
 def test_a_map_takes_the_values_alone() -> None:
     given = {"x": 1, "y": 2}
-    record = ConnectRecord("t", value=given, headers=typed(("a", Int8(3), INT8_SCHEMA), ("b", None, None)))
+    record = ConnectRecord("t", value=given, headers=typed(("a", Int8(3), Schema.INT8_SCHEMA), ("b", None, None)))
     made = to("b,a", "z,x", "move").apply(record)
     assert made.value == {"x": 3, "y": 2, "z": None}
     assert list(made.value) == ["x", "y", "z"]
@@ -85,7 +80,7 @@ def test_the_key_is_a_side_too() -> None:
 
 @pytest.mark.parametrize("duplicates", ["last", "list", "error"])
 def test_of_several_headers_of_a_name_the_option_says_what_is_put(duplicates: str) -> None:
-    record = point(("a", Int32(1), INT32_SCHEMA), ("a", Int32(2), INT32_SCHEMA))
+    record = point(("a", Int32(1), Schema.INT32_SCHEMA), ("a", Int32(2), Schema.INT32_SCHEMA))
     step = to("a", "z", duplicates=duplicates)
     if duplicates == "error":
         with pytest.raises(
@@ -95,21 +90,23 @@ def test_of_several_headers_of_a_name_the_option_says_what_is_put(duplicates: st
     else:
         value = step.apply(record).value
         assert value.get("z") == (2 if duplicates == "last" else [1, 2])
-        assert value.schema.field("z").schema == (INT32_SCHEMA if duplicates == "last" else array_schema(INT32_SCHEMA))
+        assert value.schema.field("z").schema == (
+            Schema.INT32_SCHEMA if duplicates == "last" else Schema.array(Schema.INT32_SCHEMA)
+        )
         plain = step.apply(ConnectRecord("t", value={}, headers=record.headers)).value
         assert plain == {"z": 2 if duplicates == "last" else [1, 2]}
 
 
 def test_a_list_is_one_of_a_single_header_too_and_optional_if_one_is() -> None:
     step = to("a", "z", duplicates="list")
-    made = step.apply(point(("a", Int32(1), INT32_SCHEMA))).value
+    made = step.apply(point(("a", Int32(1), Schema.INT32_SCHEMA))).value
     assert made.get("z") == [1]
-    made = step.apply(point(("a", Int32(1), INT32_SCHEMA), ("a", None, OPTIONAL_INT32_SCHEMA))).value
-    assert (made.get("z"), made.schema.field("z").schema) == ([1, None], array_schema(OPTIONAL_INT32_SCHEMA))
-    made = step.apply(point(("a", None, None), ("a", Int32(1), INT32_SCHEMA))).value
-    assert made.schema.field("z").schema == array_schema(OPTIONAL_INT32_SCHEMA)
+    made = step.apply(point(("a", Int32(1), Schema.INT32_SCHEMA), ("a", None, Schema.OPTIONAL_INT32_SCHEMA))).value
+    assert (made.get("z"), made.schema.field("z").schema) == ([1, None], Schema.array(Schema.OPTIONAL_INT32_SCHEMA))
+    made = step.apply(point(("a", None, None), ("a", Int32(1), Schema.INT32_SCHEMA))).value
+    assert made.schema.field("z").schema == Schema.array(Schema.OPTIONAL_INT32_SCHEMA)
     with pytest.raises(DataException, match=r"header 'a': .* their schemas are Schema\{INT32\} and Schema\{INT64\}"):
-        step.apply(point(("a", Int32(1), INT32_SCHEMA), ("a", 1, INT64_SCHEMA)))
+        step.apply(point(("a", Int32(1), Schema.INT32_SCHEMA), ("a", 1, Schema.INT64_SCHEMA)))
 
 
 def test_a_header_that_is_not_there_leaves_the_field_as_it_is() -> None:
@@ -120,16 +117,16 @@ def test_a_header_that_is_not_there_leaves_the_field_as_it_is() -> None:
 
 def test_a_header_that_is_not_there_may_make_a_null_of_an_optional_field() -> None:
     step = to("a,b,c", "x,z,w", missing="null")
-    made = step.apply(point(("b", Int8(2), INT8_SCHEMA))).value
+    made = step.apply(point(("b", Int8(2), Schema.INT8_SCHEMA))).value
     assert dict(made.items()) == {"x": None, "y": None, "z": 2, "w": None}
     assert [(field.name, field.schema) for field in made.schema.fields] == [
-        ("x", OPTIONAL_INT32_SCHEMA),
-        ("y", OPTIONAL_STRING_SCHEMA),
-        ("z", INT8_SCHEMA.as_optional()),
-        ("w", OPTIONAL_STRING_SCHEMA),
+        ("x", Schema.OPTIONAL_INT32_SCHEMA),
+        ("y", Schema.OPTIONAL_STRING_SCHEMA),
+        ("z", Schema.INT8_SCHEMA.as_optional()),
+        ("w", Schema.OPTIONAL_STRING_SCHEMA),
     ]
     assert to("a", "z", missing="null").apply(ConnectRecord("t", value={"z": 1})).value == {"z": None}
-    schema = struct_schema({"d": Schema(Type.STRING, default="dflt")})
+    schema = Schema.struct({"d": Schema(Type.STRING, default="dflt")})
     record = ConnectRecord("t", value_schema=schema, value=Struct(schema))
     assert to("a", "d", missing="null").apply(record).value.get("d") is None
 
@@ -141,15 +138,15 @@ def test_a_header_that_is_not_there_may_be_an_error() -> None:
 
 def test_a_header_without_a_schema_has_that_of_its_value() -> None:
     made = to("a,b", "z,w").apply(point(("a", "text", None), ("b", None, None))).value
-    assert made.schema.field("z").schema == STRING_SCHEMA
-    assert made.schema.field("w").schema == OPTIONAL_STRING_SCHEMA
+    assert made.schema.field("z").schema == Schema.STRING_SCHEMA
+    assert made.schema.field("w").schema == Schema.OPTIONAL_STRING_SCHEMA
     with pytest.raises(DataException, match="header 'a': A value without a schema, of object"):
         to("a", "z").apply(point(("a", object(), None)))
 
 
 def test_what_a_struct_was_not_given_stays_so() -> None:
-    schema = struct_schema({"r": Schema(Type.STRING, default="req"), "x": INT32_SCHEMA})
-    record = ConnectRecord("t", value_schema=schema, value=Struct(schema), headers=typed(("a", 1, INT64_SCHEMA)))
+    schema = Schema.struct({"r": Schema(Type.STRING, default="req"), "x": Schema.INT32_SCHEMA})
+    record = ConnectRecord("t", value_schema=schema, value=Struct(schema), headers=typed(("a", 1, Schema.INT64_SCHEMA)))
     made = to("a", "z").apply(record).value
     assert (made.get_without_default("r"), made.get("r"), made.get("z")) == (None, "req", 1)
 
@@ -179,21 +176,21 @@ def test_what_has_no_fields_is_refused() -> None:
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 VALUES = st.one_of(
-    st.tuples(st.integers(-9, 9), st.just(INT64_SCHEMA)),
-    st.tuples(st.text(), st.just(STRING_SCHEMA)),
-    st.tuples(st.none(), st.just(OPTIONAL_STRING_SCHEMA)),
+    st.tuples(st.integers(-9, 9), st.just(Schema.INT64_SCHEMA)),
+    st.tuples(st.text(), st.just(Schema.STRING_SCHEMA)),
+    st.tuples(st.none(), st.just(Schema.OPTIONAL_STRING_SCHEMA)),
 )
 FIELDS = st.dictionaries(NAMES, VALUES, min_size=1)
 
 
 @given(FIELDS, st.data())
 def test_fields_moved_to_headers_and_back_are_what_they_were(fields: dict[str, Any], data: st.DataObject) -> None:
-    schema = struct_schema({name: each for name, (_, each) in fields.items()}, name="n")
+    schema = Schema.struct({name: each for name, (_, each) in fields.items()}, name="n")
     record = ConnectRecord(
         "t",
         value_schema=schema,
         value=Struct(schema, {name: value for name, (value, _) in fields.items()}),
-        headers=typed(("z", 1, INT64_SCHEMA)),
+        headers=typed(("z", 1, Schema.INT64_SCHEMA)),
     )
     moved = tuple(data.draw(st.lists(st.sampled_from(sorted(fields)), unique=True, min_size=1)))
     back = HeaderToValue(moved, moved, "move").apply(HeaderFromValue(moved, moved, "move").apply(record))

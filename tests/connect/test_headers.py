@@ -15,17 +15,6 @@ from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
 from statestore.connect.records import ConnectRecord, SinkRecord, SourceRecord
 from statestore.connect.schema import Schema, SchemaAndValue, Struct, Type, same_value
-from statestore.connect.schemas import (
-    DATE_SCHEMA,
-    INT8_SCHEMA,
-    INT32_SCHEMA,
-    STRING_SCHEMA,
-    TIME_SCHEMA,
-    TIMESTAMP_SCHEMA,
-    array_schema,
-    map_schema,
-    struct_schema,
-)
 from statestore.connect.typed_map import TypedMap
 from statestore.errors import DataException, NullValueException, SchemaBuilderException
 from statestore.headers import TimestampType
@@ -33,7 +22,7 @@ from statestore.headers import TimestampType
 
 def test_calls_can_be_chained() -> None:
     headers = ConnectHeaders().add_int("a", 1).add_string("b", "x").add_int("a", 2).retain_latest().remove("b")
-    assert list(headers) == [ConnectHeader("a", Int32(2), INT32_SCHEMA)]
+    assert list(headers) == [ConnectHeader("a", Int32(2), Schema.INT32_SCHEMA)]
 
 
 def test_a_number_knows_its_width() -> None:
@@ -46,13 +35,13 @@ def test_a_number_knows_its_width() -> None:
 @pytest.mark.parametrize(
     ("add", "value", "expected"),
     [
-        ("add_date", date(1970, 1, 2), ConnectHeader("h", Instant(86_400_000), DATE_SCHEMA)),
-        ("add_time", time(0, 0, 1), ConnectHeader("h", Instant(1000), TIME_SCHEMA)),
-        ("add_timestamp", datetime(1970, 1, 1, 0, 0, 2), ConnectHeader("h", Instant(2000), TIMESTAMP_SCHEMA)),
+        ("add_date", date(1970, 1, 2), ConnectHeader("h", Instant(86_400_000), Schema.DATE_SCHEMA)),
+        ("add_time", time(0, 0, 1), ConnectHeader("h", Instant(1000), Schema.TIME_SCHEMA)),
+        ("add_timestamp", datetime(1970, 1, 1, 0, 0, 2), ConnectHeader("h", Instant(2000), Schema.TIMESTAMP_SCHEMA)),
         (
             "add_timestamp",
             datetime(1970, 1, 1, tzinfo=timezone.utc),
-            ConnectHeader("h", Instant(0), TIMESTAMP_SCHEMA),
+            ConnectHeader("h", Instant(0), Schema.TIMESTAMP_SCHEMA),
         ),
     ],
 )
@@ -63,9 +52,9 @@ def test_dates_of_python_become_instants(add: str, value: Any, expected: Connect
 @pytest.mark.parametrize(
     "add",
     [
-        lambda headers: headers.add("trace", "x", INT32_SCHEMA),
-        lambda headers: headers.add("trace", None, INT32_SCHEMA),
-        lambda headers: headers.add("trace", SchemaAndValue(INT8_SCHEMA, 300)),
+        lambda headers: headers.add("trace", "x", Schema.INT32_SCHEMA),
+        lambda headers: headers.add("trace", None, Schema.INT32_SCHEMA),
+        lambda headers: headers.add("trace", SchemaAndValue(Schema.INT8_SCHEMA, 300)),
         lambda headers: headers.add_string("trace", 5),
         lambda headers: headers.add_bytes("trace", "x"),
         lambda headers: headers.add_boolean("trace", 1),
@@ -76,10 +65,10 @@ def test_dates_of_python_become_instants(add: str, value: Any, expected: Connect
         lambda headers: headers.add_int("trace", 1.0),
         lambda headers: headers.add_int("trace", None),
         lambda headers: headers.add_double("trace", "1"),
-        lambda headers: headers.add_list("trace", {}, array_schema(INT8_SCHEMA)),
-        lambda headers: headers.add_list("trace", [], map_schema(INT8_SCHEMA, INT8_SCHEMA)),
+        lambda headers: headers.add_list("trace", {}, Schema.array(Schema.INT8_SCHEMA)),
+        lambda headers: headers.add_list("trace", [], Schema.map(Schema.INT8_SCHEMA, Schema.INT8_SCHEMA)),
         lambda headers: headers.add_list("trace", [], None),
-        lambda headers: headers.add_map("trace", [], map_schema(INT8_SCHEMA, INT8_SCHEMA)),
+        lambda headers: headers.add_map("trace", [], Schema.map(Schema.INT8_SCHEMA, Schema.INT8_SCHEMA)),
         lambda headers: headers.add_struct("trace", {}),
         lambda headers: headers.add_decimal("trace", 1.5),
         lambda headers: headers.add_decimal("trace", Decimal("NaN")),
@@ -113,7 +102,7 @@ def test_mistakes_of_a_program_are_type_errors(call: Callable[[Any], Any]) -> No
 
 def test_a_message_shows_no_more_than_the_beginning_of_a_value() -> None:
     with pytest.raises(DataException) as caught:
-        ConnectHeaders().add("k", "x" * 10**6, INT32_SCHEMA)
+        ConnectHeaders().add("k", "x" * 10**6, Schema.INT32_SCHEMA)
     assert len(str(caught.value)) < 400
 
 
@@ -179,7 +168,7 @@ def test_retain_latest_keeps_the_order_of_what_is_kept() -> None:
 
 
 def test_a_struct_brings_its_schema() -> None:
-    schema = struct_schema({"x": INT8_SCHEMA})
+    schema = Schema.struct({"x": Schema.INT8_SCHEMA})
     assert ConnectHeader("h", Struct(schema, {"x": 1})).schema == schema
 
 
@@ -233,12 +222,12 @@ def test_schemas_compare_their_defaults_as_values() -> None:
 
 
 def test_a_schema_of_many_fields_is_made_and_asked_in_linear_time() -> None:
-    schema = struct_schema({f"f{number}": INT32_SCHEMA for number in range(50_000)})
+    schema = Schema.struct({f"f{number}": Schema.INT32_SCHEMA for number in range(50_000)})
     struct = Struct(schema)
     for each in schema.fields:
         struct.put(each.name, 1)
     with pytest.raises(SchemaBuilderException, match="duplication f7"):
-        struct_schema([*((each.name, each.schema) for each in schema.fields), ("f7", INT32_SCHEMA)])
+        Schema.struct([*((each.name, each.schema) for each in schema.fields), ("f7", Schema.INT32_SCHEMA)])
 
 
 # ---- records ----
@@ -252,7 +241,7 @@ def test_headers_of_a_record_are_never_none() -> None:
 
 def test_a_new_record_has_headers_of_its_own_and_keeps_what_is_not_given() -> None:
     record = SourceRecord(
-        "t", kafka_partition=3, key_schema=STRING_SCHEMA, key="k", timestamp_ms=5, source_partition={"file": "x"}
+        "t", kafka_partition=3, key_schema=Schema.STRING_SCHEMA, key="k", timestamp_ms=5, source_partition={"file": "x"}
     )
     record.headers.add("a", 1)
     made = record.new_record(topic="u", value=7)
@@ -260,7 +249,7 @@ def test_a_new_record_has_headers_of_its_own_and_keeps_what_is_not_given() -> No
     assert made == SourceRecord(
         "u",
         kafka_partition=3,
-        key_schema=STRING_SCHEMA,
+        key_schema=Schema.STRING_SCHEMA,
         key="k",
         value=7,
         timestamp_ms=5,

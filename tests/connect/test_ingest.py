@@ -13,7 +13,7 @@ from statestore.connect.converters.registry import header_converter
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.header import ConnectHeader
 from statestore.connect.ingest import ConnectIngest
-from statestore.connect.schemas import INT8_SCHEMA, STRING_SCHEMA
+from statestore.connect.schema import Schema
 from statestore.connect.typed_headers import TypedHeaders
 from statestore.errors import ConfigException, DataException, ProcessorError
 from statestore.headers import Headers
@@ -169,8 +169,8 @@ class TestTypedHeaders:
 
     def test_it_finds_what_headers_find(self) -> None:
         view = TypedHeaders(self.HEADERS, SimpleHeaderConverter())
-        assert view.last_with_name("n") == ConnectHeader("n", "007", STRING_SCHEMA)
-        assert view.all_with_name("n")[0] == ConnectHeader("n", Int8(5), INT8_SCHEMA)
+        assert view.last_with_name("n") == ConnectHeader("n", "007", Schema.STRING_SCHEMA)
+        assert view.all_with_name("n")[0] == ConnectHeader("n", Int8(5), Schema.INT8_SCHEMA)
         assert view.last_with_name("other") is None
         assert view.last_with_name("n") is view.last_with_name("n")
         assert "other" not in view
@@ -230,7 +230,7 @@ def test_the_session_s_converter_is_for_what_nothing_nearer_names() -> None:
     topics = {"text": "StringConverter"}
     own, none = ConnectIngest(JSON_HEADERS, topics=topics), ConnectIngest(PASTED, topics=topics)
     written = {
-        name: [hooked(ingest).from_connect_header(topic, "n", STRING_SCHEMA, "x") for topic in ("any", "text")]
+        name: [hooked(ingest).from_connect_header(topic, "n", Schema.STRING_SCHEMA, "x") for topic in ("any", "text")]
         for name, ingest in {"own": own, "none": none, "plain": plain, "absent": None}.items()
     }
     assert written == {
@@ -241,7 +241,9 @@ def test_the_session_s_converter_is_for_what_nothing_nearer_names() -> None:
     }
     (marked,) = ingest_records(MIXED[2:3], none.with_default(header_converter("Json")))
     assert headers_of([marked]) == [[("origin", b'{"schema":{"type":"int8","optional":false},"payload":7}')]]
-    assert none.header_converter.from_connect_header("any", "n", STRING_SCHEMA, "x") == b"x", "it stays as it was"
+    assert none.header_converter.from_connect_header("any", "n", Schema.STRING_SCHEMA, "x") == b"x", (
+        "it stays as it was"
+    )
 
 
 def test_properties_of_a_converter_that_is_not_named_do_nothing_beside_the_session_s(caplog: Any) -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from statestore.connect.converters.json import JsonConverter
 from statestore.connect.numbers import Float32, Int64
 from statestore.connect.schema import Schema, SchemaAndValue, Type
-from statestore.connect.schemas import map_schema
 from statestore.connect.typed_map import TypedMap
 from tests.support.connect.typed_values import TEXT, integers, typed_values
 
@@ -24,7 +23,7 @@ for converter, decimal_format in zip(STRICT_CONVERTERS, ("base64", "numeric"), s
 @example(SchemaAndValue(Schema(Type.FLOAT32), Float32(-0.0)))
 @example(SchemaAndValue(Schema(Type.FLOAT32), Float32(1.1754944e-38)))
 @example(SchemaAndValue(Schema(Type.FLOAT64), 2.0**-24))
-@example(SchemaAndValue(map_schema(Schema(Type.FLOAT64), Schema(Type.INT8)), TypedMap([(0.0, 1), (-0.0, 2)])))
+@example(SchemaAndValue(Schema.map(Schema(Type.FLOAT64), Schema(Type.INT8)), TypedMap([(0.0, 1), (-0.0, 2)])))
 def test_what_is_written_is_read_as_it_was(given_value: SchemaAndValue) -> None:
     for strict in STRICT_CONVERTERS:
         content = strict.from_connect_header("t", "h", given_value.schema, given_value.value)

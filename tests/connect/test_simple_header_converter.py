@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.connect import BYTES_SCHEMA, SchemaAndValue, SimpleHeaderConverter
+from statestore.connect import Schema, SchemaAndValue, SimpleHeaderConverter
 from statestore.errors import DataException
 
 
@@ -17,7 +17,7 @@ def test_strict_what_is_read_is_written_as_it_was(content: bytes) -> None:
     converter = SimpleHeaderConverter()
     found = converter.to_connect_header("t", "h", content)
     assert found is not None
-    if found.schema == BYTES_SCHEMA:
+    if found.schema == Schema.BYTES_SCHEMA:
         assert found.value == content
     else:
         assert converter.from_connect_header("t", "h", found.schema, found.value) == content
@@ -26,7 +26,7 @@ def test_strict_what_is_read_is_written_as_it_was(content: bytes) -> None:
 def test_strict_bytes_that_are_no_text_stay_bytes_and_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert SimpleHeaderConverter().to_connect_header("orders", "trace", b"\xff5") == SchemaAndValue(
-            BYTES_SCHEMA, b"\xff5"
+            Schema.BYTES_SCHEMA, b"\xff5"
         )
     (record,) = caplog.records
     assert "'trace'" in record.getMessage()
@@ -38,7 +38,7 @@ def test_compat_text_that_nests_too_deeply_stays_bytes_and_is_told_of(caplog: py
     converter.configure({"mode": "compat"})
     content = b"[" * 600 + b"]" * 600
     with caplog.at_level(logging.WARNING):
-        assert converter.to_connect_header("t", "h", content) == SchemaAndValue(BYTES_SCHEMA, content)
+        assert converter.to_connect_header("t", "h", content) == SchemaAndValue(Schema.BYTES_SCHEMA, content)
     assert "deeper than 500" in caplog.text
 
 

@@ -20,15 +20,6 @@ from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import Schema, SchemaAndValue, Type
-from statestore.connect.schemas import (
-    DATE_SCHEMA,
-    OPTIONAL_STRING_SCHEMA,
-    STRING_SCHEMA,
-    TIMESTAMP_SCHEMA,
-    array_schema,
-    decimal_schema,
-    struct_schema,
-)
 from statestore.connect.transforms.chain import ColumnChain, TransformChain
 from statestore.connect.transforms.header_from import HeaderFromValue
 from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
@@ -47,7 +38,7 @@ class TopicConverter(HeaderConverter):
     def to_connect_header(self, topic: str, key: str, value: bytes | None) -> SchemaAndValue | None:
         if value == b"bad":
             raise DataException("bad bytes")
-        return None if value is None else SchemaAndValue(OPTIONAL_STRING_SCHEMA, value.decode("latin-1"))
+        return None if value is None else SchemaAndValue(Schema.OPTIONAL_STRING_SCHEMA, value.decode("latin-1"))
 
     def from_connect_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None:
         return None if value is None else f"{topic}/{key}/{value}".encode()
@@ -298,15 +289,18 @@ def test_a_column_without_a_schema_is_refused_only_if_it_has_fields() -> None:
         (pa.uint8(), Schema(Type.INT16, optional=True)),
         (pa.uint32(), Schema(Type.INT64, optional=True)),
         (pa.uint64(), None),
-        (pa.large_string(), OPTIONAL_STRING_SCHEMA),
-        (pa.dictionary(pa.int32(), pa.string()), OPTIONAL_STRING_SCHEMA),
-        (pa.date64(), DATE_SCHEMA.as_optional()),
-        (pa.timestamp("ns"), TIMESTAMP_SCHEMA.as_optional()),
-        (pa.decimal256(50, 3), decimal_schema(3, optional=True)),
-        (pa.list_(pa.field("e", pa.string(), nullable=False)), array_schema(STRING_SCHEMA, optional=True)),
+        (pa.large_string(), Schema.OPTIONAL_STRING_SCHEMA),
+        (pa.dictionary(pa.int32(), pa.string()), Schema.OPTIONAL_STRING_SCHEMA),
+        (pa.date64(), Schema.DATE_SCHEMA.as_optional()),
+        (pa.timestamp("ns"), Schema.TIMESTAMP_SCHEMA.as_optional()),
+        (pa.decimal256(50, 3), Schema.decimal(3, optional=True)),
+        (pa.list_(pa.field("e", pa.string(), nullable=False)), Schema.array(Schema.STRING_SCHEMA, optional=True)),
         (pa.list_(pa.duration("s")), None),
         (pa.map_(pa.string(), pa.duration("s")), None),
-        (pa.struct([pa.field("x", pa.string(), nullable=False)]), struct_schema({"x": STRING_SCHEMA}, optional=True)),
+        (
+            pa.struct([pa.field("x", pa.string(), nullable=False)]),
+            Schema.struct({"x": Schema.STRING_SCHEMA}, optional=True),
+        ),
         (pa.null(), None),
     ],
 )
@@ -316,7 +310,7 @@ def test_a_type_has_a_schema_if_there_is_one(arrow: pa.DataType, schema: Schema 
 
 def test_what_no_column_can_hold_is_refused() -> None:
     with pytest.raises(DataException, match="No schema defined for what is in"):
-        type_of_schema(array_schema(None))
+        type_of_schema(Schema.array(None))
     records = struct_records({"id": 7})
     with pytest.raises(DataException, match="header 'a': No schema defined for element of array"):
         run(records, InsertHeader("a", '[1,"x"]', "compat"), HeaderToValue(("a",), ("a",), "copy"))

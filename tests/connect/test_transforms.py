@@ -9,14 +9,13 @@ import pytest
 from statestore.connect.headers import ConnectHeaders
 from statestore.connect.numbers import Int32
 from statestore.connect.records import ConnectRecord
-from statestore.connect.schema import Struct
-from statestore.connect.schemas import INT32_SCHEMA, OPTIONAL_STRING_SCHEMA, STRING_SCHEMA, struct_schema
+from statestore.connect.schema import Schema, Struct
 from statestore.connect.transforms.header_from import HeaderFromKey, HeaderFromValue
 from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
 from statestore.errors import ConfigException, DataException, NullValueException
 
-POINT = struct_schema({"x": INT32_SCHEMA, "y": OPTIONAL_STRING_SCHEMA}, name="pt")
+POINT = Schema.struct({"x": Schema.INT32_SCHEMA, "y": Schema.OPTIONAL_STRING_SCHEMA}, name="pt")
 
 
 def headers(*pairs: tuple[str, Any]) -> ConnectHeaders:
@@ -84,10 +83,10 @@ def test_a_value_that_has_no_fields_is_refused_as_in_kafka() -> None:
     with pytest.raises(DataException, match=r"^Only Map objects supported in absence of schema for \[header move\]"):
         move.apply(ConnectRecord("t", value=None))
     with pytest.raises(DataException, match=r"^Only Struct objects supported for \[header move\], found: str"):
-        move.apply(ConnectRecord("t", value_schema=STRING_SCHEMA, value="x"))
+        move.apply(ConnectRecord("t", value_schema=Schema.STRING_SCHEMA, value="x"))
     for operation in ("move", "copy"):
         with pytest.raises(DataException, match="on non-struct type"):
-            HeaderFromValue(("x",), ("h",), operation).apply(point().new_record(value_schema=STRING_SCHEMA))
+            HeaderFromValue(("x",), ("h",), operation).apply(point().new_record(value_schema=Schema.STRING_SCHEMA))
 
 
 def test_a_null_of_a_required_field_names_the_header() -> None:
@@ -100,14 +99,14 @@ def test_a_schema_that_fields_are_moved_out_of_is_required() -> None:
     schema = replace(POINT, optional=True, parameters={"p": "q"})
     record = point().new_record(value_schema=schema)
     moved = HeaderFromValue(("y",), ("y",), "move").apply(record).value_schema
-    assert moved == struct_schema({"x": INT32_SCHEMA}, name="pt", parameters={"p": "q"})
+    assert moved == Schema.struct({"x": Schema.INT32_SCHEMA}, name="pt", parameters={"p": "q"})
     assert HeaderFromValue(("y",), ("y",), "copy").apply(record).value_schema is schema
 
 
 def test_a_field_that_the_schema_has_but_not_the_struct_is_a_null() -> None:
-    schema = struct_schema({"x": INT32_SCHEMA, "z": OPTIONAL_STRING_SCHEMA})
+    schema = Schema.struct({"x": Schema.INT32_SCHEMA, "z": Schema.OPTIONAL_STRING_SCHEMA})
     copied = HeaderFromValue(("z",), ("z",), "copy").apply(point().new_record(value_schema=schema))
-    assert (copied.headers[0].value, copied.headers[0].schema) == (None, OPTIONAL_STRING_SCHEMA)
+    assert (copied.headers[0].value, copied.headers[0].schema) == (None, Schema.OPTIONAL_STRING_SCHEMA)
     with pytest.raises(DataException, match="z is not a valid field name"):
         HeaderFromValue(("x",), ("x",), "move").apply(point().new_record(value_schema=schema))
 

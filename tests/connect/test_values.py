@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from statestore.connect import Float32, Float64, Instant, Int8, Int16, Int64, Schema, TypedMap, schemas
+from statestore.connect import Float32, Float64, Instant, Int8, Int16, Int64, Schema, TypedMap, logical_types
 from statestore.connect.converters.simple import decode_leniently, encode_leniently
 from statestore.connect.values import number_text
 from statestore.connect.values.compat import COMPAT
@@ -42,23 +42,23 @@ AFTERNOON = Instant(1_495_384_265_387)  # 16:31:05.387
 )
 def test_strict_text_that_prints_otherwise_stays_a_string(text: str) -> None:
     found = STRICT.parse_string(text)
-    assert (found.schema, found.value) == (schemas.STRING_SCHEMA, text)
+    assert (found.schema, found.value) == (Schema.STRING_SCHEMA, text)
 
 
 @pytest.mark.parametrize(
     ("text", "schema", "value"),
     [
-        ("5", schemas.INT8_SCHEMA, Int8(5)),
-        ("1.5", schemas.FLOAT32_SCHEMA, Float32(1.5)),
-        ("true", schemas.BOOLEAN_SCHEMA, True),
-        ("1970-01-01", schemas.DATE_SCHEMA, Instant(0)),
-        ("16:31:05.387Z", schemas.TIME_SCHEMA, Instant(59_465_387)),
-        ("2017-05-21T00:00:00.000Z", schemas.TIMESTAMP_SCHEMA, MIDNIGHT),
-        ("[1,2]", schemas.array_schema(schemas.INT8_SCHEMA), [Int8(1), Int8(2)]),
-        ("[[1],[2]]", schemas.array_schema(schemas.array_schema(schemas.INT8_SCHEMA)), [[Int8(1)], [Int8(2)]]),
-        ('["a",1]', schemas.array_schema(None), ["a", Int8(1)]),
-        ('{"a":1}', schemas.map_schema(schemas.STRING_SCHEMA, schemas.INT8_SCHEMA), {"a": Int8(1)}),
-        ("1E+400", schemas.decimal_schema(-400), Decimal("1E+400")),
+        ("5", Schema.INT8_SCHEMA, Int8(5)),
+        ("1.5", Schema.FLOAT32_SCHEMA, Float32(1.5)),
+        ("true", Schema.BOOLEAN_SCHEMA, True),
+        ("1970-01-01", Schema.DATE_SCHEMA, Instant(0)),
+        ("16:31:05.387Z", Schema.TIME_SCHEMA, Instant(59_465_387)),
+        ("2017-05-21T00:00:00.000Z", Schema.TIMESTAMP_SCHEMA, MIDNIGHT),
+        ("[1,2]", Schema.array(Schema.INT8_SCHEMA), [Int8(1), Int8(2)]),
+        ("[[1],[2]]", Schema.array(Schema.array(Schema.INT8_SCHEMA)), [[Int8(1)], [Int8(2)]]),
+        ('["a",1]', Schema.array(None), ["a", Int8(1)]),
+        ('{"a":1}', Schema.map(Schema.STRING_SCHEMA, Schema.INT8_SCHEMA), {"a": Int8(1)}),
+        ("1E+400", Schema.decimal(-400), Decimal("1E+400")),
     ],
 )
 def test_strict_text_that_prints_as_itself_is_what_kafka_takes_it_for(text: str, schema: Schema, value: Any) -> None:
@@ -69,16 +69,16 @@ def test_strict_text_that_prints_as_itself_is_what_kafka_takes_it_for(text: str,
 @pytest.mark.parametrize(
     ("schema", "value", "text"),
     [
-        (schemas.DATE_SCHEMA, Instant(0), "1970-01-01"),
-        (schemas.DATE_SCHEMA, Instant(-86_400_000), "1969-12-31"),
-        (schemas.DATE_SCHEMA, Instant(1), "1970-01-01T00:00:00.001Z"),
-        (schemas.TIME_SCHEMA, Instant(86_400_000), "1970-01-02T00:00:00.000Z"),
-        (schemas.TIMESTAMP_SCHEMA, MIDNIGHT, "2017-05-21T00:00:00.000Z"),
-        (schemas.TIMESTAMP_SCHEMA, Instant(-1), "1969-12-31T23:59:59.999Z"),
+        (Schema.DATE_SCHEMA, Instant(0), "1970-01-01"),
+        (Schema.DATE_SCHEMA, Instant(-86_400_000), "1969-12-31"),
+        (Schema.DATE_SCHEMA, Instant(1), "1970-01-01T00:00:00.001Z"),
+        (Schema.TIME_SCHEMA, Instant(86_400_000), "1970-01-02T00:00:00.000Z"),
+        (Schema.TIMESTAMP_SCHEMA, MIDNIGHT, "2017-05-21T00:00:00.000Z"),
+        (Schema.TIMESTAMP_SCHEMA, Instant(-1), "1969-12-31T23:59:59.999Z"),
         (None, Instant(-1), "1969-12-31T23:59:59.999Z"),
         (None, MIDNIGHT, "2017-05-21"),
         (None, Instant(5), "00:00:00.005Z"),
-        (schemas.array_schema(schemas.TIMESTAMP_SCHEMA), [MIDNIGHT], "[2017-05-21T00:00:00.000Z]"),
+        (Schema.array(Schema.TIMESTAMP_SCHEMA), [MIDNIGHT], "[2017-05-21T00:00:00.000Z]"),
         (None, TypedMap([(Int8(1), "a"), (True, None)]), '{1:"a",true:null}'),
     ],
 )
@@ -106,15 +106,15 @@ def test_strict_texts_say_what_a_date_is_and_when(schema: Schema | None, value: 
         ("convert_to_double", None, "1e-400"),
         ("convert_to_double", None, 9_007_199_254_740_993),
         ("convert_to_double", None, "0.1234567890123456789"),
-        ("convert_to_date", schemas.TIMESTAMP_SCHEMA, AFTERNOON),
+        ("convert_to_date", Schema.TIMESTAMP_SCHEMA, AFTERNOON),
         ("convert_to_date", None, "2017-02-30"),
         ("convert_to_date", None, "1500-02-29"),
-        ("convert_to_date", schemas.TIME_SCHEMA, Instant(0)),
-        ("convert_to_date", schemas.STRING_SCHEMA, MIDNIGHT),
+        ("convert_to_date", Schema.TIME_SCHEMA, Instant(0)),
+        ("convert_to_date", Schema.STRING_SCHEMA, MIDNIGHT),
         ("convert_to_date", None, 1 << 31),
         ("convert_to_date", None, "00:00:00.000Z"),
         ("convert_to_timestamp", None, "00:00:00.000Z"),
-        ("convert_to_time", schemas.TIMESTAMP_SCHEMA, AFTERNOON),
+        ("convert_to_time", Schema.TIMESTAMP_SCHEMA, AFTERNOON),
         ("convert_to_time", None, -1),
         ("convert_to_timestamp", None, "x"),
         ("convert_to_timestamp", None, "10:99:00.000Z"),
@@ -139,7 +139,7 @@ def test_strict_conversions_refuse_a_loss(conversion: str, schema: Schema | None
     [
         ("convert_to_byte", None, "1e2", Int8(100)),
         ("convert_to_short", None, Float64(5), Int16(5)),
-        ("convert_to_long", schemas.TIMESTAMP_SCHEMA, AFTERNOON, Int64(1_495_384_265_387)),
+        ("convert_to_long", Schema.TIMESTAMP_SCHEMA, AFTERNOON, Int64(1_495_384_265_387)),
         ("convert_to_boolean", None, "1", True),
         ("convert_to_float", None, "0.1", Float32(0.1)),
         ("convert_to_float", None, Decimal("0.1"), Float32(0.1)),
@@ -147,7 +147,7 @@ def test_strict_conversions_refuse_a_loss(conversion: str, schema: Schema | None
         ("convert_to_float", None, "1.17549435E-38", Float32(1.1754944e-38)),
         ("convert_to_double", None, "-Infinity", Float64("-inf")),
         ("convert_to_double", None, Float32(0.1), Float64(Float32(0.1))),
-        ("convert_to_date", schemas.TIMESTAMP_SCHEMA, MIDNIGHT, MIDNIGHT),
+        ("convert_to_date", Schema.TIMESTAMP_SCHEMA, MIDNIGHT, MIDNIGHT),
         ("convert_to_date", None, "2017-05-21T00:00:00.000Z", MIDNIGHT),
         ("convert_to_date", None, -1, Instant(-86_400_000)),
         ("convert_to_time", None, "16:31:05.387Z", Instant(59_465_387)),
@@ -169,19 +169,19 @@ def test_strict_conversions(conversion: str, schema: Schema | None, value: Any, 
 @pytest.mark.parametrize("scale", [2**31 - 1, 2_000_000, 0, -2_000_000, -(2**31)])
 @pytest.mark.parametrize("zeros", [0, 23_999])
 def test_decimals_of_all_scales_are_bytes_and_back(scale: int, zeros: int) -> None:
-    schema, unscaled = schemas.decimal_schema(scale), -5 * 10**zeros
+    schema, unscaled = Schema.decimal(scale), -5 * 10**zeros
     content = unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
-    assert schemas.decimal_to_bytes(schema, schemas.decimal_from_bytes(schema, content)) == content
+    assert logical_types.decimal_to_bytes(schema, logical_types.decimal_from_bytes(schema, content)) == content
 
 
 def test_decimals_beyond_all_use_are_refused() -> None:
     for scale in (2**31, -(2**31) - 1, 10**30):
         with pytest.raises(DataException, match="scale"):
-            schemas.decimal_from_bytes(schemas.decimal_schema(scale), b"\5")
+            logical_types.decimal_from_bytes(Schema.decimal(scale), b"\5")
     with pytest.raises(DataException, match="10001 bytes"):
-        schemas.decimal_from_bytes(schemas.decimal_schema(0), bytes(10_001))
+        logical_types.decimal_from_bytes(Schema.decimal(0), bytes(10_001))
     with pytest.raises(DataException, match="24001 digits"):
-        schemas.decimal_to_bytes(schemas.decimal_schema(0), Decimal(10**24_000))
+        logical_types.decimal_to_bytes(Schema.decimal(0), Decimal(10**24_000))
 
 
 def test_a_strict_decimal_has_the_scale_that_is_asked_for() -> None:
@@ -204,15 +204,13 @@ def test_none_is_none_where_nothing_is_lost() -> None:
 
 
 def test_a_strict_schema_is_one_that_the_value_follows() -> None:
-    assert STRICT.infer_schema([[Int8(1)], [Int8(2)]]) == schemas.array_schema(
-        schemas.array_schema(schemas.INT8_SCHEMA)
+    assert STRICT.infer_schema([[Int8(1)], [Int8(2)]]) == Schema.array(Schema.array(Schema.INT8_SCHEMA))
+    assert STRICT.infer_schema({"a": Int8(1), "b": None}) == Schema.map(
+        Schema.STRING_SCHEMA, Schema.OPTIONAL_INT8_SCHEMA
     )
-    assert STRICT.infer_schema({"a": Int8(1), "b": None}) == schemas.map_schema(
-        schemas.STRING_SCHEMA, schemas.OPTIONAL_INT8_SCHEMA
-    )
-    assert STRICT.infer_schema([Decimal("1.50")]) == schemas.array_schema(schemas.decimal_schema(2))
-    assert STRICT.infer_schema(AFTERNOON) == schemas.TIMESTAMP_SCHEMA
-    assert STRICT.infer_schema([]) == schemas.array_schema(None)
+    assert STRICT.infer_schema([Decimal("1.50")]) == Schema.array(Schema.decimal(2))
+    assert STRICT.infer_schema(AFTERNOON) == Schema.TIMESTAMP_SCHEMA
+    assert STRICT.infer_schema([]) == Schema.array(None)
     assert [STRICT.infer_schema(value) for value in ([None], [Int8(1), "a"], {"a": None}, object())] == [None] * 4
 
 
@@ -233,10 +231,10 @@ def test_a_strict_schema_is_one_that_the_value_follows() -> None:
 )
 def test_a_text_that_is_not_of_its_schema_is_refused(text: str) -> None:
     with pytest.raises(DataException):
-        STRICT.parse_as(schemas.struct_schema({"x": schemas.INT32_SCHEMA}), text)
+        STRICT.parse_as(Schema.struct({"x": Schema.INT32_SCHEMA}), text)
 
 
-@pytest.mark.parametrize("schema", [schemas.DATE_SCHEMA, schemas.TIMESTAMP_SCHEMA])
+@pytest.mark.parametrize("schema", [Schema.DATE_SCHEMA, Schema.TIMESTAMP_SCHEMA])
 def test_a_time_is_no_date_as_kafka_prints_old_ones(schema: Schema) -> None:
     text = COMPAT.convert_to_string(schema, Instant(-86_400_000))
     assert text == "00:00:00.000Z"
@@ -247,14 +245,13 @@ def test_a_time_is_no_date_as_kafka_prints_old_ones(schema: Schema) -> None:
 def test_what_kafka_prints_of_a_later_timestamp_is_read() -> None:
     for value in (MIDNIGHT, AFTERNOON):
         assert (
-            STRICT.parse_as(schemas.TIMESTAMP_SCHEMA, COMPAT.convert_to_string(schemas.TIMESTAMP_SCHEMA, value))
-            == value
+            STRICT.parse_as(Schema.TIMESTAMP_SCHEMA, COMPAT.convert_to_string(Schema.TIMESTAMP_SCHEMA, value)) == value
         )
 
 
 def test_a_field_has_a_name() -> None:
     with pytest.raises(SchemaBuilderException, match="fieldName cannot be null"):
-        schemas.struct_schema({"": schemas.INT8_SCHEMA})
+        Schema.struct({"": Schema.INT8_SCHEMA})
 
 
 def test_kafkas_date_formats() -> None:

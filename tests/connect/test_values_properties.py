@@ -23,7 +23,6 @@ from statestore.connect import (
     Struct,
     Type,
     recursion,
-    schemas,
 )
 from statestore.connect.instant import DAY_MS
 from statestore.connect.schema import same_value, validate_value
@@ -42,25 +41,25 @@ MANY = MILLION // 10
 
 INSTANTS = st.integers(-(1 << 48), 1 << 48).map(Instant)
 SCALARS: list[tuple[Schema, st.SearchStrategy[Any]]] = [
-    (schemas.BOOLEAN_SCHEMA, st.booleans()),
-    (schemas.INT8_SCHEMA, st.integers(-128, 127).map(Int8)),
-    (schemas.INT16_SCHEMA, st.integers(-(1 << 15), (1 << 15) - 1).map(Int16)),
-    (schemas.INT32_SCHEMA, st.integers(-(1 << 31), (1 << 31) - 1).map(Int32)),
-    (schemas.INT64_SCHEMA, st.integers(-(1 << 63), (1 << 63) - 1).map(Int64)),
-    (schemas.FLOAT32_SCHEMA, st.floats(width=32).map(Float32)),
-    (schemas.FLOAT64_SCHEMA, st.floats().map(Float64)),
-    (schemas.STRING_SCHEMA, st.text()),
-    (schemas.BYTES_SCHEMA, st.binary()),
+    (Schema.BOOLEAN_SCHEMA, st.booleans()),
+    (Schema.INT8_SCHEMA, st.integers(-128, 127).map(Int8)),
+    (Schema.INT16_SCHEMA, st.integers(-(1 << 15), (1 << 15) - 1).map(Int16)),
+    (Schema.INT32_SCHEMA, st.integers(-(1 << 31), (1 << 31) - 1).map(Int32)),
+    (Schema.INT64_SCHEMA, st.integers(-(1 << 63), (1 << 63) - 1).map(Int64)),
+    (Schema.FLOAT32_SCHEMA, st.floats(width=32).map(Float32)),
+    (Schema.FLOAT64_SCHEMA, st.floats().map(Float64)),
+    (Schema.STRING_SCHEMA, st.text()),
+    (Schema.BYTES_SCHEMA, st.binary()),
     (
-        schemas.decimal_schema(3),
+        Schema.decimal(3),
         st.decimals(allow_nan=False, allow_infinity=False).map(lambda value: value or abs(value)),
     ),
     (
-        schemas.DATE_SCHEMA,
+        Schema.DATE_SCHEMA,
         st.one_of(INSTANTS, st.integers(-(1 << 24), 1 << 24).map(lambda days: Instant(days * DAY_MS))),
     ),
-    (schemas.TIME_SCHEMA, st.one_of(INSTANTS, st.integers(0, DAY_MS).map(Instant))),
-    (schemas.TIMESTAMP_SCHEMA, INSTANTS),
+    (Schema.TIME_SCHEMA, st.one_of(INSTANTS, st.integers(0, DAY_MS).map(Instant))),
+    (Schema.TIMESTAMP_SCHEMA, INSTANTS),
 ]
 
 
@@ -76,10 +75,10 @@ def maybe_optional(schema: Schema, values: st.SearchStrategy[Any], is_optional: 
 
 def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Return schemas of containers of what `inner` are schemas of, each with the values that follow it."""
-    arrays = inner.map(lambda of: (schemas.array_schema(of[0]), st.lists(of[1], max_size=3)))
+    arrays = inner.map(lambda of: (Schema.array(of[0]), st.lists(of[1], max_size=3)))
     maps = st.tuples(inner, inner).map(
         lambda of: (
-            schemas.map_schema(of[0][0], of[1][0]),
+            Schema.map(of[0][0], of[1][0]),
             st.lists(st.tuples(of[0][1], of[1][1]), max_size=3).map(TypedMap),
         )
     )
@@ -87,7 +86,7 @@ def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 def struct_of(fields: dict[str, Any]) -> Any:
-    schema = schemas.struct_schema({name: of[0] for name, of in fields.items()})
+    schema = Schema.struct({name: of[0] for name, of in fields.items()})
     values = st.fixed_dictionaries({name: of[1] for name, of in fields.items()})
     return schema, values.map(lambda each: Struct(schema, each))
 
@@ -111,9 +110,7 @@ def test_what_is_printed_of_any_schema_is_read_by_it(typed: tuple[Schema, Any]) 
 
 
 def test_a_field_that_was_not_given_is_read_as_such() -> None:
-    schema = schemas.struct_schema(
-        {"d": Schema(Type.INT32, default=Int32(7)), "s": schemas.STRING_SCHEMA.as_optional()}
-    )
+    schema = Schema.struct({"d": Schema(Type.INT32, default=Int32(7)), "s": Schema.STRING_SCHEMA.as_optional()})
     text = STRICT.convert_to_string(schema, Struct(schema))
     assert text == '{"d":null,"s":null}'
     assert STRICT.parse_as(schema, text) == Struct(schema)
@@ -268,13 +265,13 @@ def test_a_value_that_holds_itself_has_no_text() -> None:
 
 
 def test_too_deep_text_of_a_schema_is_refused() -> None:
-    schema = schemas.INT8_SCHEMA
+    schema = Schema.INT8_SCHEMA
     for _ in range(strict.DEEPEST_STRICT + 1):
-        schema = schemas.array_schema(schema)
+        schema = Schema.array(schema)
     deep = "[" * (strict.DEEPEST_STRICT + 1) + "]" * (strict.DEEPEST_STRICT + 1)
     with pytest.raises(ConnectException, match="deeper than 100"):
         STRICT.parse_as(schema, deep)
     with pytest.raises(ConnectException, match="deeper than 100"):
         STRICT.convert_to_list(None, deep)
     assert recursion.too_deep(1).problem
-    assert Decimal("1") == STRICT.parse_as(schemas.decimal_schema(0), "1")
+    assert Decimal("1") == STRICT.parse_as(Schema.decimal(0), "1")

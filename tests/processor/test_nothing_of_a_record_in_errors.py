@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from statestore import Headers, Processor, Record, Serdes, Topology
-from statestore.connect import COMPAT, STRICT, ConnectIngest, Instant, header_converter, schemas, struct_schema
+from statestore.connect import COMPAT, STRICT, ConnectIngest, Instant, header_converter
 from statestore.connect.schema import Schema, Struct, Type
 from statestore.errors import StateStoreError
 from statestore.headers.records import ConsumerRecord, ProducerRecord
@@ -300,31 +300,31 @@ def test_what_connect_can_not_convert(converter: str, step: str, caplog: Any) ->
     assert_silent([record.getMessage() for record in caplog.records])
 
 
-STRUCT = struct_schema({TEXT: schemas.STRING_SCHEMA})
+STRUCT = Schema.struct({TEXT: Schema.STRING_SCHEMA})
 TYPED: list[tuple[Schema | None, Any]] = [
     *((None, value) for value in VALUES.values()),
-    (schemas.STRING_SCHEMA, TEXT),
-    (schemas.STRING_SCHEMA, DIGITS * 3),
-    (schemas.STRING_SCHEMA, f"[{TEXT}, {DIGITS}"),
-    (schemas.STRING_SCHEMA, f'{{"{TEXT}": 1, "{TEXT}": 2}}'),
-    (schemas.INT64_SCHEMA, int(DIGITS)),
-    (schemas.FLOAT64_SCHEMA, float(DIGITS)),
-    (schemas.BYTES_SCHEMA, TEXT.encode()),
-    (schemas.decimal_schema(2), Decimal(DIGITS)),
-    (schemas.TIMESTAMP_SCHEMA, Instant(int(DIGITS))),
-    (schemas.array_schema(schemas.STRING_SCHEMA), [TEXT]),
-    (schemas.map_schema(schemas.STRING_SCHEMA, schemas.STRING_SCHEMA), {TEXT: DIGITS}),
+    (Schema.STRING_SCHEMA, TEXT),
+    (Schema.STRING_SCHEMA, DIGITS * 3),
+    (Schema.STRING_SCHEMA, f"[{TEXT}, {DIGITS}"),
+    (Schema.STRING_SCHEMA, f'{{"{TEXT}": 1, "{TEXT}": 2}}'),
+    (Schema.INT64_SCHEMA, int(DIGITS)),
+    (Schema.FLOAT64_SCHEMA, float(DIGITS)),
+    (Schema.BYTES_SCHEMA, TEXT.encode()),
+    (Schema.decimal(2), Decimal(DIGITS)),
+    (Schema.TIMESTAMP_SCHEMA, Instant(int(DIGITS))),
+    (Schema.array(Schema.STRING_SCHEMA), [TEXT]),
+    (Schema.map(Schema.STRING_SCHEMA, Schema.STRING_SCHEMA), {TEXT: DIGITS}),
     (STRUCT, Struct(STRUCT, {TEXT: TEXT})),
 ]
 SCHEMAS = [
     *(Schema(type_) for type_ in Type if type_ not in (Type.ARRAY, Type.MAP, Type.STRUCT)),
-    schemas.DATE_SCHEMA,
-    schemas.TIME_SCHEMA,
-    schemas.TIMESTAMP_SCHEMA,
-    schemas.decimal_schema(3),
-    schemas.array_schema(schemas.INT8_SCHEMA),
-    schemas.map_schema(schemas.STRING_SCHEMA, schemas.INT8_SCHEMA),
-    struct_schema({"f": schemas.INT8_SCHEMA}),
+    Schema.DATE_SCHEMA,
+    Schema.TIME_SCHEMA,
+    Schema.TIMESTAMP_SCHEMA,
+    Schema.decimal(3),
+    Schema.array(Schema.INT8_SCHEMA),
+    Schema.map(Schema.STRING_SCHEMA, Schema.INT8_SCHEMA),
+    Schema.struct({"f": Schema.INT8_SCHEMA}),
 ]
 
 

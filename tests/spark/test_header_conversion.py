@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from statestore.connect import Float32, Instant, Int8, schemas
+from statestore.connect import Float32, Instant, Int8
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.schema import Schema, SchemaAndValue
@@ -27,7 +27,7 @@ from statestore.spark.shards.schema import HEADERS
 from tests.support.spark.versions import not_in_spark_4_0
 
 pytestmark = not_in_spark_4_0
-ORDER = schemas.struct_schema({"id": schemas.INT64_SCHEMA, "tags": schemas.array_schema(schemas.STRING_SCHEMA)})
+ORDER = Schema.struct({"id": Schema.INT64_SCHEMA, "tags": Schema.array(Schema.STRING_SCHEMA)})
 DAY_AND_PRICE = (date(2017, 5, 21), Decimal("1.50"))
 READ: list[tuple[str, bytes | None, str | Schema, Any]] = [
     ("byte", b"-5", "tinyint", -5),
@@ -41,15 +41,15 @@ READ: list[tuple[str, bytes | None, str | Schema, Any]] = [
     (
         "huge",
         b"123456789012345678901234567890.12",
-        schemas.decimal_schema(2),
+        Schema.decimal(2),
         Decimal("123456789012345678901234567890.12"),
     ),
     ("date", b"1969-12-31", "date", date(1969, 12, 31)),
     ("moment", b"2017-05-21T16:31:05.387Z", "timestamp", datetime(2017, 5, 21, 16, 31, 5, 387000)),
-    ("time", b"16:31:05.387Z", schemas.TIME_SCHEMA, 59_465_387),
+    ("time", b"16:31:05.387Z", Schema.TIME_SCHEMA, 59_465_387),
     ("array", b'[1,2.5,"3"]', "array<double>", [1.0, 2.5, 3.0]),
     ("nulls", b"[[1],[null]]", "array<array<int>>", [[1], [None]]),
-    ("map", b'{"a":1,"b":2}', schemas.map_schema(schemas.STRING_SCHEMA, schemas.INT8_SCHEMA), {"a": 1, "b": 2}),
+    ("map", b'{"a":1,"b":2}', Schema.map(Schema.STRING_SCHEMA, Schema.INT8_SCHEMA), {"a": 1, "b": 2}),
     ("struct", b'{"id":1,"tags":["x"],"other":2}', ORDER, (1, ["x"])),
     ("missing fields", b'{"id":1}', "struct<id:bigint,tags:array<string>>", (1, None)),
     ("fields", b'{"day": "2017-05-21", "price": 1.50}', "struct<day:date,price:decimal(9,2)>", DAY_AND_PRICE),
@@ -162,13 +162,13 @@ def test_a_converter_is_given_by_name_by_properties_or_as_it_is(spark: SparkSess
 
 
 SCALARS = [
-    (schemas.INT8_SCHEMA, st.integers(-128, 127).map(Int8)),
-    (schemas.INT64_SCHEMA, st.integers(-(2**63), 2**63 - 1)),
-    (schemas.FLOAT64_SCHEMA, st.floats(allow_nan=False)),
-    (schemas.STRING_SCHEMA, st.text(st.characters(exclude_categories=["Cs"]))),
-    (schemas.BYTES_SCHEMA, st.binary()),
-    (schemas.decimal_schema(2), st.decimals(-(10**20), 10**20, places=2)),
-    (schemas.TIMESTAMP_SCHEMA, st.datetimes().map(lambda one: one.replace(microsecond=1000, tzinfo=timezone.utc))),
+    (Schema.INT8_SCHEMA, st.integers(-128, 127).map(Int8)),
+    (Schema.INT64_SCHEMA, st.integers(-(2**63), 2**63 - 1)),
+    (Schema.FLOAT64_SCHEMA, st.floats(allow_nan=False)),
+    (Schema.STRING_SCHEMA, st.text(st.characters(exclude_categories=["Cs"]))),
+    (Schema.BYTES_SCHEMA, st.binary()),
+    (Schema.decimal(2), st.decimals(-(10**20), 10**20, places=2)),
+    (Schema.TIMESTAMP_SCHEMA, st.datetimes().map(lambda one: one.replace(microsecond=1000, tzinfo=timezone.utc))),
 ]
 
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from statestore.connect.converters.json_text import MISSING
 from statestore.connect.instant import Instant
+from statestore.connect.logical_types import days_to_date, decimal_from_bytes, milliseconds_to_time, scale_of
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64, in_range
 from statestore.connect.recursion import Steps, all_of, is_steps
 from statestore.connect.schema import LogicalName, Schema, Struct, Type
-from statestore.connect.schemas import days_to_date, decimal_from_bytes, milliseconds_to_time, scale_of
 from statestore.connect.typed_map import TypedMap
 from statestore.connect.values.number_text import float32_of, float_text, long_of
 from statestore.errors import DataException

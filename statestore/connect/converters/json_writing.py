@@ -9,10 +9,10 @@ from math import isfinite
 from typing import Any, Final
 
 from statestore.connect.instant import Instant
+from statestore.connect.logical_types import date_to_days, decimal_to_bytes, scale_of, time_to_milliseconds
 from statestore.connect.numbers import Float32, Float64, Int32
 from statestore.connect.recursion import Steps, all_of, is_steps
 from statestore.connect.schema import LogicalName, Schema, Struct, Type, is_of_type, type_of
-from statestore.connect.schemas import date_to_days, decimal_to_bytes, scale_of, time_to_milliseconds
 from statestore.errors import DataException, NullValueException
 from statestore.errors.readable import shape_of
 

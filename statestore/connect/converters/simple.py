@@ -13,7 +13,6 @@ from typing import Any, Final
 from statestore.connect.converters.base import MODE, HeaderConverter
 from statestore.connect.header import header_in_errors
 from statestore.connect.schema import Schema, SchemaAndValue, Type, is_of_type
-from statestore.connect.schemas import BYTES_SCHEMA, OPTIONAL_BYTES_SCHEMA
 from statestore.connect.values.compat import COMPAT
 from statestore.connect.values.strict import STRICT
 from statestore.errors import DataException
@@ -77,7 +76,7 @@ class SimpleHeaderConverter(HeaderConverter):
         except (DataException, UnicodeDecodeError) as cause:
             what = f"header {key!r}" if key else "a key or value"
             _LOG.warning("%s of topic %r can't be read, its bytes are used as they are: %s", what, topic, cause)
-            return SchemaAndValue(BYTES_SCHEMA, value)
+            return SchemaAndValue(Schema.BYTES_SCHEMA, value)
 
     def from_connect_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None:
         """Return the text of a value, None for None. Raises DataException if it has none."""
@@ -116,4 +115,4 @@ class ByteArrayConverter(HeaderConverter):
 
     def to_connect_header(self, topic: str, key: str, value: bytes | None) -> SchemaAndValue:
         """Return the bytes with the schema of optional ones."""
-        return SchemaAndValue(OPTIONAL_BYTES_SCHEMA, value)
+        return SchemaAndValue(Schema.OPTIONAL_BYTES_SCHEMA, value)

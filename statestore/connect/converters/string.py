@@ -13,7 +13,6 @@ from statestore.connect.header import header_in_errors
 from statestore.connect.instant import DAY_MS, Instant
 from statestore.connect.recursion import Steps, all_of, settle
 from statestore.connect.schema import Schema, SchemaAndValue, Struct
-from statestore.connect.schemas import OPTIONAL_STRING_SCHEMA
 from statestore.connect.values.date_text import year_month_day
 from statestore.connect.values.number_text import decimal_text, float_text
 from statestore.errors import DataException, SerializationException
@@ -62,7 +61,7 @@ class StringConverter(HeaderConverter):
         if value is not None and self.is_strict and not self._charset.can_decode(value):
             problem = f"Failed to deserialize string: the bytes are not {self.settings[_ENCODING]}"
             raise DataException(problem, header=key)
-        return SchemaAndValue(OPTIONAL_STRING_SCHEMA, None if value is None else self._charset.decode(value))
+        return SchemaAndValue(Schema.OPTIONAL_STRING_SCHEMA, None if value is None else self._charset.decode(value))
 
 
 def _text(value: Any, *, strict: bool) -> str | Steps:

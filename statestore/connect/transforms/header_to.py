@@ -15,7 +15,6 @@ from statestore.connect.header import ConnectHeader, header_in_errors
 from statestore.connect.headers import ConnectHeaders
 from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import Field, Schema, Struct
-from statestore.connect.schemas import OPTIONAL_STRING_SCHEMA, array_schema
 from statestore.connect.transforms.field_moves import (
     FIELD_NAMES,
     HEADER_NAMES,
@@ -105,7 +104,7 @@ class HeaderTo(FieldMoves):
             raise DataException(f"{len(every)} headers of one name can't all be field {field!r} of the {self.side}")
         if self.duplicates == LIST:
             values = [header.value for header in every]
-            schema = array_schema(_common_schema(every)) if typed else None
+            schema = Schema.array(_common_schema(every)) if typed else None
             return {field: ConnectHeader(name, values, schema)}
         last = every[-1]
         return {field: last.with_value(_schema_of(last), last.value) if typed else last}
@@ -134,7 +133,7 @@ class HeaderTo(FieldMoves):
         if header is not None and header.schema is not None:
             return header.schema.as_optional() if self.missing == NULL else header.schema
         field = schema.field(name)
-        return OPTIONAL_STRING_SCHEMA if field is None else replace(field.schema, optional=True, default=None)
+        return Schema.OPTIONAL_STRING_SCHEMA if field is None else replace(field.schema, optional=True, default=None)
 
 
 def _schema_of(header: ConnectHeader) -> Schema:
@@ -142,7 +141,7 @@ def _schema_of(header: ConnectHeader) -> Schema:
     if header.schema is not None:
         return header.schema
     if header.value is None:
-        return OPTIONAL_STRING_SCHEMA
+        return Schema.OPTIONAL_STRING_SCHEMA
     inferred = STRICT.infer_schema(header.value)
     if inferred is None:
         raise DataException(f"A value without a schema, of {type(header.value).__name__}, can't be put into a struct")
@@ -152,7 +151,7 @@ def _schema_of(header: ConnectHeader) -> Schema:
 def _common_schema(headers: tuple[ConnectHeader, ...]) -> Schema:
     """Return the schema that all have; optional if that of one is, or if one without a schema is None."""
     typed = [header for header in headers if not (header.schema is None and header.value is None)]
-    schemas = [_schema_of(header) for header in typed] or [OPTIONAL_STRING_SCHEMA]
+    schemas = [_schema_of(header) for header in typed] or [Schema.OPTIONAL_STRING_SCHEMA]
     is_optional = len(typed) < len(headers) or any(schema.optional for schema in schemas)
     if is_optional:
         schemas = [schema.as_optional() for schema in schemas]

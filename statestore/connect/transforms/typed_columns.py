@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.connect import schemas
+from statestore.connect import logical_types
 from statestore.connect.instant import Instant
 from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import NUMBER_TYPES, LogicalName, Schema, Struct, Type, known_schema
@@ -134,23 +134,23 @@ def _composite(type_: pa.DataType) -> Schema | None:
     if pa.types.is_dictionary(type_):
         return schema_of(type_.value_type)
     if pa.types.is_decimal(type_):
-        return schemas.decimal_schema(type_.scale)
+        return Schema.decimal(type_.scale)
     if pa.types.is_date(type_):
-        return schemas.DATE_SCHEMA
+        return Schema.DATE_SCHEMA
     if pa.types.is_time(type_):
-        return schemas.TIME_SCHEMA
+        return Schema.TIME_SCHEMA
     if pa.types.is_timestamp(type_):
-        return schemas.TIMESTAMP_SCHEMA
+        return Schema.TIMESTAMP_SCHEMA
     if pa.types.is_map(type_):
         key, value = schema_of(type_.key_type, is_optional=False), _of_field(type_.item_field)
-        return None if key is None or value is None else schemas.map_schema(key, value)
+        return None if key is None or value is None else Schema.map(key, value)
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):
         element = _of_field(type_.value_field)
-        return None if element is None else schemas.array_schema(element)
+        return None if element is None else Schema.array(element)
     if pa.types.is_struct(type_):
         fields = {field.name: _of_field(field) for field in type_}
         known = {name: schema for name, schema in fields.items() if schema is not None}
-        return schemas.struct_schema(known) if len(known) == type_.num_fields else None
+        return Schema.struct(known) if len(known) == type_.num_fields else None
     return None
 
 
@@ -164,7 +164,7 @@ def type_of_schema(schema: Schema, time_type: pa.DataType = _TIME) -> pa.DataTyp
     Raises DataException if elements have no schema in common.
     """
     if schema.name == LogicalName.DECIMAL:
-        return pa.decimal128(MOST_DIGITS, schemas.scale_of_schema(schema))
+        return pa.decimal128(MOST_DIGITS, logical_types.scale_of_schema(schema))
     if schema.name == LogicalName.TIME:
         return time_type
     if schema.name in _LOGICAL_TYPES:

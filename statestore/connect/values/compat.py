@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, TypeVar
 
-from statestore.connect import schemas
+from statestore.connect import logical_types
 from statestore.connect.instant import DAY_MS, Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
 from statestore.connect.recursion import Steps, call
@@ -91,7 +91,7 @@ class CompatValues(Values):
 
     def convert_to_decimal(self, schema: Schema | None, value: Any, scale: int) -> Decimal:
         """Return a decimal; other numbers become doubles first. Raises NumberFormatException for text that is none."""
-        return self._decimal(schemas.decimal_schema(scale), required(value))
+        return self._decimal(Schema.decimal(scale), required(value))
 
     def convert_to_date(self, schema: Schema | None, value: Any) -> Instant:
         """Return a date; an instant without a schema is returned as it is, time of the day and all."""
@@ -100,8 +100,8 @@ class CompatValues(Values):
             if schema is None or schema.name == LogicalName.DATE:
                 return found
             if schema.name == LogicalName.TIMESTAMP:
-                return schemas.days_to_date(Int32.wrapped(_quotient(found.epoch_ms, DAY_MS)))
-        return schemas.days_to_date(Int32.wrapped(self._long(schema, found)))
+                return logical_types.days_to_date(Int32.wrapped(_quotient(found.epoch_ms, DAY_MS)))
+        return logical_types.days_to_date(Int32.wrapped(self._long(schema, found)))
 
     def convert_to_time(self, schema: Schema | None, value: Any) -> Instant:
         """Return a time; an instant without a schema is returned as it is, date and all."""
@@ -112,8 +112,8 @@ class CompatValues(Values):
             if schema.name == LogicalName.TIMESTAMP:
                 is_of_our_era = found.epoch_ms >= _FIRST_OF_OUR_ERA_MS
                 day_ms = 0 if is_of_our_era else _1970_BEFORE_OUR_ERA_MS  # Kafka sets the year, not the era
-                return schemas.milliseconds_to_time(Int32.wrapped(day_ms + found.epoch_ms % DAY_MS))
-        return schemas.milliseconds_to_time(Int32.wrapped(self._long(schema, found)))
+                return logical_types.milliseconds_to_time(Int32.wrapped(day_ms + found.epoch_ms % DAY_MS))
+        return logical_types.milliseconds_to_time(Int32.wrapped(self._long(schema, found)))
 
     def convert_to_timestamp(self, schema: Schema | None, value: Any) -> Instant:
         """Return a timestamp."""
@@ -122,20 +122,20 @@ class CompatValues(Values):
             if schema is None or schema.name == LogicalName.TIMESTAMP:
                 return found
             if schema.name == LogicalName.DATE:
-                return schemas.days_to_date(Int32.wrapped(schemas.date_to_days(found)))
+                return logical_types.days_to_date(Int32.wrapped(logical_types.date_to_days(found)))
             if schema.name == LogicalName.TIME:
-                return Instant(schemas.time_to_milliseconds(found))
+                return Instant(logical_types.time_to_milliseconds(found))
         return Instant(self._long(schema, found))
 
     def convert_to_list(self, schema: Schema | None, value: Any) -> Sequence[Any]:
         """Return an array. Raises NullValueException for "null"."""
-        found: Sequence[Any] = self._container(value, (list, tuple), schemas.array_schema(schemas.STRING_SCHEMA))
+        found: Sequence[Any] = self._container(value, (list, tuple), Schema.array(Schema.STRING_SCHEMA))
         return found
 
     def convert_to_map(self, schema: Schema | None, value: Any) -> Mapping[Any, Any]:
         """Return a map. Raises NullValueException for "null"."""
         found: Mapping[Any, Any] = self._container(
-            value, (Mapping,), schemas.map_schema(schemas.STRING_SCHEMA, schemas.STRING_SCHEMA)
+            value, (Mapping,), Schema.map(Schema.STRING_SCHEMA, Schema.STRING_SCHEMA)
         )
         return found
 
@@ -180,9 +180,9 @@ class CompatValues(Values):
                 raise refusal(value, "a number" if schema is None else schema) from cause
         if isinstance(value, Instant) and schema is not None:
             if schema.name == LogicalName.DATE:
-                return Int32.wrapped(schemas.date_to_days(value))
+                return Int32.wrapped(logical_types.date_to_days(value))
             if schema.name == LogicalName.TIME:
-                return schemas.time_to_milliseconds(value)
+                return logical_types.time_to_milliseconds(value)
             if schema.name == LogicalName.TIMESTAMP:
                 return value.epoch_ms
         raise refusal(value, "a number" if schema is None else schema)
@@ -209,7 +209,7 @@ class CompatValues(Values):
         if isinstance(value, bytes | bytearray | memoryview):
             if not len(value):
                 raise NumberFormatException("a decimal of no bytes")
-            return schemas.decimal_from_bytes(schema, bytes(value))
+            return logical_types.decimal_from_bytes(schema, bytes(value))
         if isinstance(value, Decimal) and value.is_finite():
             return value
         if is_number(value):
@@ -237,13 +237,13 @@ def _inferred(value: Any) -> Steps:
         for element in value:
             if not (yield from elements.take(element)):
                 return None
-        return schemas.array_schema(elements.schema()) if value else None
+        return Schema.array(elements.schema()) if value else None
     if isinstance(value, Mapping):
         keys, values = _Elements(), _Elements()
         for key, element in value.items():
             if not (yield from keys.take(key)) or not (yield from values.take(element)):
                 return None
-        return schemas.map_schema(keys.schema(), values.schema()) if value else None
+        return Schema.map(keys.schema(), values.schema()) if value else None
     known = type_of(value)
     return None if known is None else Schema(known)
 

@@ -14,7 +14,6 @@ from typing import Final
 from statestore.connect.instant import DAY_MS, Instant
 from statestore.connect.numbers import Int32, Int64, in_range
 from statestore.connect.schema import Schema
-from statestore.connect.schemas import DATE_SCHEMA, TIME_SCHEMA, TIMESTAMP_SCHEMA
 from statestore.connect.values.number_text import is_digit, long_of
 
 _INFINITY: Final = "\u221e"
@@ -49,9 +48,11 @@ class DateFormat:
 
 _DATE_PARTS: Final = ("y", "-", "M", "-", "d")
 _TIME_PARTS: Final = ("H", ":", "m", ":", "s", ".", "S", "Z")
-DATE: Final = DateFormat("yyyy-MM-dd", DATE_SCHEMA, _DATE_PARTS)
-TIME: Final = DateFormat("HH:mm:ss.SSS'Z'", TIME_SCHEMA, _TIME_PARTS)
-TIMESTAMP: Final = DateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", TIMESTAMP_SCHEMA, (*_DATE_PARTS, "T", *_TIME_PARTS))
+DATE: Final = DateFormat("yyyy-MM-dd", Schema.DATE_SCHEMA, _DATE_PARTS)
+TIME: Final = DateFormat("HH:mm:ss.SSS'Z'", Schema.TIME_SCHEMA, _TIME_PARTS)
+TIMESTAMP: Final = DateFormat(
+    "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", Schema.TIMESTAMP_SCHEMA, (*_DATE_PARTS, "T", *_TIME_PARTS)
+)
 BY_LENGTH: Final = {each.length: each for each in (DATE, TIME, TIMESTAMP)}
 LONGEST: Final = 2 * TIMESTAMP.length
 """No text of more characters is a date, its escaped colons included."""

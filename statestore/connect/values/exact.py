@@ -8,9 +8,9 @@ from decimal import ROUND_DOWN, Decimal
 from typing import Any, Final, TypeVar
 
 from statestore.connect.instant import DAY_MS, Instant
+from statestore.connect.logical_types import date_to_days, scale_of, time_to_milliseconds
 from statestore.connect.numbers import Float32, Float64, in_range
 from statestore.connect.schema import LogicalName, Schema, Type
-from statestore.connect.schemas import date_to_days, scale_of, time_to_milliseconds
 from statestore.connect.values.compat import is_number, refusal
 from statestore.connect.values.date_text import EPOCH_DAY, date_text, days_to_year_month, time_text, timestamp_text
 from statestore.connect.values.number_text import EXACT, decimal_of, float32_of, float_text

@@ -10,8 +10,8 @@ import math
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_DOWN, Context, Decimal
 from typing import Final
 
+from statestore.connect.logical_types import scale_of
 from statestore.connect.numbers import Float32, Int32, Int64, in_range
-from statestore.connect.schemas import scale_of
 from statestore.errors import DataException, NumberFormatException
 from statestore.errors.readable import shape_of
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
-from statestore.connect import schemas
+from statestore.connect import logical_types
 from statestore.connect.numbers import Float64, Int8, Int16, Int32, Int64, in_range
 from statestore.connect.recursion import too_deep
 from statestore.connect.schema import Schema, SchemaAndValue, Type
@@ -31,19 +31,19 @@ _TRIMMED: Final = "".join(map(chr, range(33)))
 """What Java's `String.trim` takes away."""
 _LITERALS: Final = {
     "null": None,
-    "true": SchemaAndValue(schemas.BOOLEAN_SCHEMA, True),
-    "false": SchemaAndValue(schemas.BOOLEAN_SCHEMA, False),
+    "true": SchemaAndValue(Schema.BOOLEAN_SCHEMA, True),
+    "false": SchemaAndValue(Schema.BOOLEAN_SCHEMA, False),
 }
 _INTEGERS: Final[tuple[tuple[type[Int8 | Int16 | Int32 | Int64], Schema], ...]] = (
-    (Int8, schemas.INT8_SCHEMA),
-    (Int16, schemas.INT16_SCHEMA),
-    (Int32, schemas.INT32_SCHEMA),
-    (Int64, schemas.INT64_SCHEMA),
+    (Int8, Schema.INT8_SCHEMA),
+    (Int16, Schema.INT16_SCHEMA),
+    (Int32, Schema.INT32_SCHEMA),
+    (Int64, Schema.INT64_SCHEMA),
 )
 _BEGINS: Final = {"[": "]", "{": "}"}
 _DIGITS_OF_ALL_INT64: Final = 18
 """So many digits are within 64 bits, whatever they are."""
-_SMALL_INTEGERS: Final = {str(value): SchemaAndValue(schemas.INT8_SCHEMA, Int8(value)) for value in range(128)}
+_SMALL_INTEGERS: Final = {str(value): SchemaAndValue(Schema.INT8_SCHEMA, Int8(value)) for value in range(128)}
 """What is by far the most of long arrays."""
 _TOKENS_OF_TIME: Final = 4
 """So many tokens follow the first one of a time whose colons are not escaped."""
@@ -161,17 +161,17 @@ class ValueReader:
         if trimmed in _LITERALS:
             return _LITERALS[trimmed]
         if not trimmed:
-            return SchemaAndValue(schemas.STRING_SCHEMA, self._text)
+            return SchemaAndValue(Schema.STRING_SCHEMA, self._text)
         token = self._peek()
         if token not in _BEGINS:
             self._place += 1
-            return self._scalar(token.strip(_TRIMMED)) or SchemaAndValue(schemas.STRING_SCHEMA, self._text)
+            return self._scalar(token.strip(_TRIMMED)) or SchemaAndValue(Schema.STRING_SCHEMA, self._text)
         try:
             found = self._container(token)
         except _UnreadableError:
             # Kafka goes back to the first token. Where that is blank, it is all that is left of the text.
             first = self._tokens[0]
-            return SchemaAndValue(schemas.STRING_SCHEMA, self._text if first.strip(_TRIMMED) else first)
+            return SchemaAndValue(Schema.STRING_SCHEMA, self._text if first.strip(_TRIMMED) else first)
         if self._depth_reached > self._deepest:
             raise too_deep(self._deepest)
         return found
@@ -263,7 +263,7 @@ class ValueReader:
             self._place += 1
         self._place += 1
         content = "".join(parts)
-        return _temporal(content) or SchemaAndValue(schemas.STRING_SCHEMA, content)
+        return _temporal(content) or SchemaAndValue(Schema.STRING_SCHEMA, content)
 
     def _scalar(self, token: str) -> SchemaAndValue | None:
         """Return the date or number that a token is or begins, None if neither; what is behind the place may go."""
@@ -293,16 +293,16 @@ class ValueReader:
 
     def _array(self, container: _OpenContainer) -> SchemaAndValue:
         values = container.value_schemas.aligned(container.values, self._align)
-        return SchemaAndValue(schemas.array_schema(container.value_schemas.common), values)
+        return SchemaAndValue(Schema.array(container.value_schemas.common), values)
 
     def _map(self, container: _OpenContainer) -> SchemaAndValue:
         of_keys, of_values = container.key_schemas.common, container.value_schemas.common
         entries = self._entries(container.keys, container.values)
         if of_keys is None:
-            return SchemaAndValue(schemas.map_schema(None, None), map_of_distinct(entries))
+            return SchemaAndValue(Schema.map(None, None), map_of_distinct(entries))
         keys = container.key_schemas.aligned([key for key, _ in entries], self._align)
         values = container.value_schemas.aligned([value for _, value in entries], self._align)
-        return SchemaAndValue(schemas.map_schema(of_keys, of_values), map_of_distinct(self._entries(keys, values)))
+        return SchemaAndValue(Schema.map(of_keys, of_values), map_of_distinct(self._entries(keys, values)))
 
     def _entries(self, keys: list[Any], values: list[Any]) -> list[tuple[Any, Any]]:
         """Return entries, of two equal keys one at the place of the first, with the value of the last."""
@@ -345,12 +345,12 @@ def _number(token: str) -> SchemaAndValue | None:
         integer = int(whole)
         if in_range(integer, Int64.bits):
             return _integer(integer)
-    scale = schemas.scale_of(value)
+    scale = logical_types.scale_of(value)
     if scale and math.isfinite(single := float32_of(value)):
-        return SchemaAndValue(schemas.FLOAT32_SCHEMA, single)
+        return SchemaAndValue(Schema.FLOAT32_SCHEMA, single)
     if scale and math.isfinite(double := float(value)):
-        return SchemaAndValue(schemas.FLOAT64_SCHEMA, Float64(double))
-    return SchemaAndValue(schemas.decimal_schema(scale), value)
+        return SchemaAndValue(Schema.FLOAT64_SCHEMA, Float64(double))
+    return SchemaAndValue(Schema.decimal(scale), value)
 
 
 def _integer(value: int) -> SchemaAndValue:

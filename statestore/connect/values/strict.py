@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, TypeVar
 
-from statestore.connect import schemas
+from statestore.connect import logical_types
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
 from statestore.connect.recursion import Steps, call
@@ -92,7 +92,7 @@ class StrictValues(Values):
         if value is None:
             return None
         if isinstance(value, bytes | bytearray | memoryview):
-            return schemas.decimal_from_bytes(schemas.decimal_schema(scale), bytes(value))
+            return logical_types.decimal_from_bytes(Schema.decimal(scale), bytes(value))
         return exact_scale(value, scale)
 
     def convert_to_date(self, schema: Schema | None, value: Any) -> Instant | None:
@@ -109,14 +109,14 @@ class StrictValues(Values):
 
     def convert_to_list(self, schema: Schema | None, value: Any) -> Sequence[Any] | None:
         """Return an array, of a text too."""
-        found = self.parse_as(schemas.array_schema(None), value) if isinstance(value, str) else value
+        found = self.parse_as(Schema.array(None), value) if isinstance(value, str) else value
         if found is not None and not isinstance(found, list | tuple):
             raise refusal(value, Type.ARRAY)
         return found
 
     def convert_to_map(self, schema: Schema | None, value: Any) -> Mapping[Any, Any] | None:
         """Return a map, of a text too."""
-        found = self.parse_as(schemas.map_schema(None, None), value) if isinstance(value, str) else value
+        found = self.parse_as(Schema.map(None, None), value) if isinstance(value, str) else value
         if found is not None and not isinstance(found, Mapping):
             raise refusal(value, Type.MAP)
         return found
@@ -147,7 +147,7 @@ class StrictValues(Values):
             and _follows(found.schema, found.value)
             and self.convert_to_string(found.schema, found.value) == text
         )
-        return found if found is not None and is_kept else SchemaAndValue(schemas.STRING_SCHEMA, text)
+        return found if found is not None and is_kept else SchemaAndValue(Schema.STRING_SCHEMA, text)
 
     def parse_as(self, schema: Schema, text: str | None) -> Any:
         """Return the value of a schema that `convert_to_string` printed with it; None for None if that is one."""
@@ -179,7 +179,7 @@ def _follows(schema: Schema | None, value: Any) -> bool:
         validate_value(schema, value)
     except DataException:
         return False
-    return schema.name != LogicalName.DECIMAL or schema == schemas.decimal_schema(schemas.scale_of(value))
+    return schema.name != LogicalName.DECIMAL or schema == Schema.decimal(logical_types.scale_of(value))
 
 
 def _inferred(value: Any) -> Steps:
@@ -187,18 +187,18 @@ def _inferred(value: Any) -> Steps:
     if isinstance(value, Struct):
         return value.schema
     if isinstance(value, Decimal):
-        return schemas.decimal_schema(schemas.scale_of(value))
+        return Schema.decimal(logical_types.scale_of(value))
     if isinstance(value, Instant):
-        return schemas.TIMESTAMP_SCHEMA
+        return Schema.TIMESTAMP_SCHEMA
     if isinstance(value, list | tuple):
         of_values = yield from _in_common(value)
-        return schemas.array_schema(of_values) if of_values is not None or not value else None
+        return Schema.array(of_values) if of_values is not None or not value else None
     if isinstance(value, Mapping):
         keys, values = list(value.keys()), list(value.values())
         of_keys = yield from _in_common(keys)
         of_values = yield from _in_common(values)
         is_known = (of_keys is not None and of_values is not None) or not value
-        return schemas.map_schema(of_keys, of_values) if is_known else None
+        return Schema.map(of_keys, of_values) if is_known else None
     known = type_of(value)
     return None if known is None else Schema(known)
 

@@ -28,18 +28,8 @@ from statestore.connect.converters.registry import header_converter
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.header import header_in_errors
 from statestore.connect.instant import Instant
+from statestore.connect.logical_types import scale_of_schema
 from statestore.connect.schema import LOGICAL_TYPES, LogicalName, Schema, Struct, Type, known_schema
-from statestore.connect.schemas import (
-    BYTES_SCHEMA,
-    DATE_SCHEMA,
-    STRING_SCHEMA,
-    TIMESTAMP_SCHEMA,
-    array_schema,
-    decimal_schema,
-    map_schema,
-    scale_of_schema,
-    struct_schema,
-)
 from statestore.connect.transforms.typed_columns import type_of_schema
 from statestore.connect.values.compat import COMPAT
 from statestore.connect.values.strict import STRICT
@@ -218,15 +208,15 @@ def _element(schema: Schema | None, outer: Schema) -> Schema:
 def _schema(spark_type: T.DataType) -> Schema:
     """Return the schema of a type, with nulls in all of it."""
     if isinstance(spark_type, T.DecimalType):
-        return decimal_schema(spark_type.scale, optional=True)
+        return Schema.decimal(spark_type.scale, optional=True)
     if isinstance(spark_type, T.DateType | T.TimestampType):
-        return (DATE_SCHEMA if isinstance(spark_type, T.DateType) else TIMESTAMP_SCHEMA).as_optional()
+        return (Schema.DATE_SCHEMA if isinstance(spark_type, T.DateType) else Schema.TIMESTAMP_SCHEMA).as_optional()
     if isinstance(spark_type, T.ArrayType):
-        return array_schema(_schema(spark_type.elementType), optional=True)
+        return Schema.array(_schema(spark_type.elementType), optional=True)
     if isinstance(spark_type, T.MapType):
-        return map_schema(_schema(spark_type.keyType), _schema(spark_type.valueType), optional=True)
+        return Schema.map(_schema(spark_type.keyType), _schema(spark_type.valueType), optional=True)
     if isinstance(spark_type, T.StructType):
-        return struct_schema({field.name: _schema(field.dataType) for field in spark_type.fields}, optional=True)
+        return Schema.struct({field.name: _schema(field.dataType) for field in spark_type.fields}, optional=True)
     for type_, known in _PRIMITIVES.items():
         if known == spark_type:
             return Schema(type_, optional=True)
@@ -243,14 +233,14 @@ class _Conversions:
 
     def scalar(self, schema: Schema, found: Schema | None, value: Any) -> Any:
         if self.are_texts and not isinstance(value, str | bytes):
-            found, value = STRING_SCHEMA, self.values.convert_to_string(found, value)
+            found, value = Schema.STRING_SCHEMA, self.values.convert_to_string(found, value)
         if schema.name == LogicalName.DECIMAL:
             return self.values.convert_to_decimal(found, value, scale_of_schema(schema))
         if schema.name in _INSTANTS:
             convert, as_plain = _INSTANTS[schema.name]
             return as_plain(convert(self.values, found, value))
         if schema.type is Type.BYTES:
-            return bytes(STRICT.parse_as(BYTES_SCHEMA, value) if isinstance(value, str) else value)
+            return bytes(STRICT.parse_as(Schema.BYTES_SCHEMA, value) if isinstance(value, str) else value)
         if isinstance(value, bytes):
             raise DataException(f"{shape_of(value)} are no {schema.type}: the converter could not read it")
         return _CONVERSIONS[schema.type](self.values, found, value)

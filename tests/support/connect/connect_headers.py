@@ -8,7 +8,6 @@ from typing import Any
 from statestore.connect.header import ConnectHeader
 from statestore.connect.headers import ConnectHeaders, HeaderTransform
 from statestore.connect.schema import Schema, SchemaAndValue
-from statestore.connect.schemas import OPTIONAL_STRING_SCHEMA
 from statestore.connect.values.compat import COMPAT
 from statestore.errors import NullValueException
 from tests.support.connect.forms import Json, decode_schema, decode_value, encode_headers
@@ -79,7 +78,7 @@ def transform(headers: ConnectHeaders, form: Json) -> HeaderTransform:
 
 
 def print_value(header: ConnectHeader, headers: ConnectHeaders, form: Json) -> ConnectHeader:
-    return header.with_value(OPTIONAL_STRING_SCHEMA, COMPAT.convert_to_string(header.schema, header.value))
+    return header.with_value(Schema.OPTIONAL_STRING_SCHEMA, COMPAT.convert_to_string(header.schema, header.value))
 
 
 def parse_value(header: ConnectHeader, headers: ConnectHeaders, form: Json) -> ConnectHeader:

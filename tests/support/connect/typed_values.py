@@ -8,7 +8,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from statestore.connect import schemas
 from statestore.connect.instant import DAY_MS, Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
 from statestore.connect.schema import Field, Schema, SchemaAndValue, Struct, Type
@@ -34,9 +33,9 @@ PRIMITIVES: list[Typed] = [
     (Schema(Type.BOOLEAN), st.booleans()),
     (Schema(Type.STRING), st.text(st.characters(exclude_categories=[]), max_size=5)),
     (Schema(Type.BYTES), st.binary(max_size=5)),
-    (schemas.DATE_SCHEMA, integers(lambda days: Instant(days * DAY_MS), 32)),
-    (schemas.TIME_SCHEMA, st.integers(0, DAY_MS).map(Instant)),
-    (schemas.TIMESTAMP_SCHEMA, integers(Instant, 64)),
+    (Schema.DATE_SCHEMA, integers(lambda days: Instant(days * DAY_MS), 32)),
+    (Schema.TIME_SCHEMA, st.integers(0, DAY_MS).map(Instant)),
+    (Schema.TIMESTAMP_SCHEMA, integers(Instant, 64)),
 ]
 
 
@@ -44,7 +43,7 @@ PRIMITIVES: list[Typed] = [
 def decimals(draw: st.DrawFn) -> Typed:
     scale = draw(st.integers(-30, 30))
     values = st.integers(-(10**30), 10**30).map(lambda unscaled: Decimal(unscaled).scaleb(-scale))
-    return schemas.decimal_schema(scale), values.filter(lambda value: -int(value.as_tuple().exponent) == scale)
+    return Schema.decimal(scale), values.filter(lambda value: -int(value.as_tuple().exponent) == scale)
 
 
 @st.composite
@@ -78,12 +77,12 @@ def containers(draw: st.DrawFn, inner: st.SearchStrategy[Typed]) -> Typed:
         return schema, values.map(lambda content: Struct(schema, content))
     element_schema, elements = draw(inner)
     if kind == "array":
-        return schemas.array_schema(element_schema), st.lists(elements, max_size=3)
+        return Schema.array(element_schema), st.lists(elements, max_size=3)
     key_schema, keys = draw(st.sampled_from(PRIMITIVES))
     if key_schema.type is Type.STRING:
         keys = TEXT
     pairs = st.lists(st.tuples(keys, elements), max_size=3)
-    return schemas.map_schema(key_schema, element_schema), pairs.map(TypedMap)
+    return Schema.map(key_schema, element_schema), pairs.map(TypedMap)
 
 
 SCHEMAS = st.recursive(

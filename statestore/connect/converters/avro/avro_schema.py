@@ -23,18 +23,9 @@ from types import ModuleType
 from typing import Any, Final
 
 from statestore.connect.converters.avro.avro_bounds import DEEPEST, check_bounds, facts_of, too_deep
+from statestore.connect.logical_types import scale_of_schema
 from statestore.connect.recursion import settle
 from statestore.connect.schema import LogicalName, Schema, Type
-from statestore.connect.schemas import (
-    DATE_SCHEMA,
-    TIME_SCHEMA,
-    TIMESTAMP_SCHEMA,
-    array_schema,
-    decimal_schema,
-    map_schema,
-    scale_of_schema,
-    struct_schema,
-)
 from statestore.errors import ConfigException, DataException
 
 _SILENT: Final = ("SchemaResolutionError", "UnicodeDecodeError", "IndexError")
@@ -100,9 +91,9 @@ _LOGICAL: Final = {
     LogicalName.TIMESTAMP: ("long", "timestamp-millis"),
 }
 _LOGICAL_SCHEMAS: Final = {
-    ("int", "date"): DATE_SCHEMA,
-    ("int", "time-millis"): TIME_SCHEMA,
-    ("long", "timestamp-millis"): TIMESTAMP_SCHEMA,
+    ("int", "date"): Schema.DATE_SCHEMA,
+    ("int", "time-millis"): Schema.TIME_SCHEMA,
+    ("long", "timestamp-millis"): Schema.TIMESTAMP_SCHEMA,
 }
 _LEGAL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 
@@ -234,11 +225,11 @@ class _AvroReader:
             return self._named_type(node, kind)
         if kind == "array":
             element = self.read(node["items"])
-            return AvroType("array", array_schema(element.schema), parts=(element,))
+            return AvroType("array", Schema.array(element.schema), parts=(element,))
         if kind == "map":
             key, value = AvroType("string", Schema(Type.STRING)), self.read(node["values"])
             pair = AvroType("record", None, parts=(key, value))
-            return AvroType("array", map_schema(key.schema, value.schema), parts=(pair,))
+            return AvroType("array", Schema.map(key.schema, value.schema), parts=(pair,))
         if kind == "null":
             return AvroType("null", None)
         logical = None if isinstance(node, str) else _logical_schema(node, kind)
@@ -275,7 +266,7 @@ class _AvroReader:
             parts.append(part)
             schemas.append((each["name"], part.schema))
         doc = node.get("doc")
-        schema = struct_schema(schemas, name=node["name"], doc=doc if isinstance(doc, str) else None)
+        schema = Schema.struct(schemas, name=node["name"], doc=doc if isinstance(doc, str) else None)
         return AvroType("record", schema, parts=tuple(parts))
 
 
@@ -283,5 +274,5 @@ def _logical_schema(node: Mapping[str, Any], kind: str) -> Schema | None:
     logical = node.get("logicalType")
     scale = node.get("scale", 0)
     if logical == "decimal" and kind in ("bytes", "fixed") and isinstance(scale, int):
-        return decimal_schema(scale)
+        return Schema.decimal(scale)
     return _LOGICAL_SCHEMAS.get((kind, logical)) if isinstance(logical, str) else None

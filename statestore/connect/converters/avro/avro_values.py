@@ -30,9 +30,7 @@ from statestore.connect.converters.avro.avro_schema import (
     logical_name_of,
 )
 from statestore.connect.instant import Instant
-from statestore.connect.numbers import Float32
-from statestore.connect.schema import NUMBER_TYPES, LogicalName, Schema, Struct, Type, is_of_type
-from statestore.connect.schemas import (
+from statestore.connect.logical_types import (
     date_to_days,
     days_to_date,
     decimal_from_bytes,
@@ -40,6 +38,8 @@ from statestore.connect.schemas import (
     milliseconds_to_time,
     time_to_milliseconds,
 )
+from statestore.connect.numbers import Float32
+from statestore.connect.schema import NUMBER_TYPES, LogicalName, Schema, Struct, Type, is_of_type
 from statestore.connect.typed_map import TypedMap
 from statestore.errors import DataException
 

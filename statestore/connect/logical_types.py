@@ -1,76 +1,18 @@
-"""The schemas that everybody needs, and the four logical types with what they stand for.
+"""The four logical types, and what their values stand for.
 
-Source: Kafka Connect's `Schema` constants, `SchemaBuilder`, `Decimal`, `Date`, `Time` and `Timestamp`.
+Source: Kafka Connect's `Decimal`, `Date`, `Time` and `Timestamp`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_FLOOR, Context, Decimal
-from typing import Any, Final
+from typing import Final
 
 from statestore.connect.instant import DAY_MS, Instant
 from statestore.connect.numbers import in_range
-from statestore.connect.schema import Field, LogicalName, Schema, Type
+from statestore.connect.schema import SCALE, Schema
 from statestore.errors import DataException, NullValueException
 from statestore.errors.readable import shape_of
-
-INT8_SCHEMA: Final = Schema(Type.INT8)
-"""Of integers of 8 bits."""
-INT16_SCHEMA: Final = Schema(Type.INT16)
-"""Of integers of 16 bits."""
-INT32_SCHEMA: Final = Schema(Type.INT32)
-"""Of integers of 32 bits."""
-INT64_SCHEMA: Final = Schema(Type.INT64)
-"""Of integers of 64 bits."""
-FLOAT32_SCHEMA: Final = Schema(Type.FLOAT32)
-"""Of floats of single precision."""
-FLOAT64_SCHEMA: Final = Schema(Type.FLOAT64)
-"""Of floats of double precision."""
-BOOLEAN_SCHEMA: Final = Schema(Type.BOOLEAN)
-"""Of true and false."""
-STRING_SCHEMA: Final = Schema(Type.STRING)
-"""Of texts."""
-BYTES_SCHEMA: Final = Schema(Type.BYTES)
-"""Of bytes."""
-OPTIONAL_INT8_SCHEMA: Final = INT8_SCHEMA.as_optional()
-OPTIONAL_INT16_SCHEMA: Final = INT16_SCHEMA.as_optional()
-OPTIONAL_INT32_SCHEMA: Final = INT32_SCHEMA.as_optional()
-OPTIONAL_INT64_SCHEMA: Final = INT64_SCHEMA.as_optional()
-OPTIONAL_FLOAT32_SCHEMA: Final = FLOAT32_SCHEMA.as_optional()
-OPTIONAL_FLOAT64_SCHEMA: Final = FLOAT64_SCHEMA.as_optional()
-OPTIONAL_BOOLEAN_SCHEMA: Final = BOOLEAN_SCHEMA.as_optional()
-OPTIONAL_STRING_SCHEMA: Final = STRING_SCHEMA.as_optional()
-OPTIONAL_BYTES_SCHEMA: Final = BYTES_SCHEMA.as_optional()
-DATE_SCHEMA: Final = Schema(Type.INT32, name=LogicalName.DATE, version=1)
-"""Of days, as Instants of midnight."""
-TIME_SCHEMA: Final = Schema(Type.INT32, name=LogicalName.TIME, version=1)
-"""Of times of the day, as Instants of 1970-01-01."""
-TIMESTAMP_SCHEMA: Final = Schema(Type.INT64, name=LogicalName.TIMESTAMP, version=1)
-"""Of points in time, as Instants."""
-_SCALE: Final = "scale"
-
-
-def array_schema(value_schema: Schema | None, **facts: Any) -> Schema:
-    """Return the schema of arrays. `facts` are further arguments of Schema, here and below."""
-    return Schema(Type.ARRAY, value_schema=value_schema, **facts)
-
-
-def map_schema(key_schema: Schema | None, value_schema: Schema | None, **facts: Any) -> Schema:
-    """Return the schema of maps."""
-    return Schema(Type.MAP, key_schema=key_schema, value_schema=value_schema, **facts)
-
-
-def struct_schema(fields: Mapping[str, Schema] | Iterable[tuple[str, Schema]], **facts: Any) -> Schema:
-    """Return the schema of structs with these fields, in order. Raises SchemaBuilderException for two of one name."""
-    pairs = fields.items() if isinstance(fields, Mapping) else fields
-    return Schema(Type.STRUCT, fields=tuple(Field(name, schema) for name, schema in pairs), **facts)
-
-
-def decimal_schema(scale: int, **facts: Any) -> Schema:
-    """Return the schema of decimals with so many digits behind the point; a negative scale is zeros before it."""
-    return replace(Schema(Type.BYTES, name=LogicalName.DECIMAL, version=1, parameters={_SCALE: str(scale)}), **facts)
 
 
 def scale_of(value: Decimal) -> int:
@@ -120,7 +62,7 @@ def scale_of_schema(schema: Schema) -> int:
     """Return how many digits decimals of a schema have behind the point. Raises DataException if it has no scale."""
     if not schema.parameters:
         raise NullValueException("Invalid Decimal schema: there are no parameters, and so no scale")
-    text = schema.parameters.get(_SCALE)
+    text = schema.parameters.get(SCALE)
     if text is None:
         raise DataException("Invalid Decimal schema: scale parameter not found.")
     try:
