@@ -165,14 +165,28 @@ class LocationSharedError(LocationError):
 
 
 class CheckpointLocationError(LocationError):
-    """The location and the query's checkpoint lie in each other, or one was given for the other."""
+    """The location and the query's checkpoint lie in each other, or one was given for the other, or none was given.
+
+    `relation` is how the location stands to the checkpoint in words, "" if Spark made the checkpoint's name up.
+    """
 
     checkpoint: str
     relation: str
     problem: str = text(
-        "{relation} the checkpoint {checkpoint}, and who cleans up one of them would remove what the other needs. Give "
-        "the query a checkpointLocation and a state_location beside each other, neither within the other"
+        "{_what}. Give the query a checkpointLocation and a state_location beside each other, neither within the other"
     )
+
+    @property
+    def _what(self) -> str:
+        if self.relation:
+            return (
+                f"{self.relation} the checkpoint {self.checkpoint}, and who cleans up one of them would remove what "
+                "the other needs"
+            )
+        return (
+            f"the query was started without a checkpointLocation, so Spark keeps its checkpoint in {self.checkpoint}, "
+            "where no later start looks for it: what it left here could never be gone on with. Nothing was committed"
+        )
 
 
 class SinkRemembersError(LocationError):

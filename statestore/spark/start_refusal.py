@@ -21,6 +21,8 @@ from statestore.recovery.location.schemes import canonical_uri
 from statestore.spark.error_record import AS_A_VALUE, record_from, record_of
 
 REFUSAL: Final = "spark.sql.statestore.refusal"
+_MADE_UP: Final = re.compile(r"(.*)/(temporary-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
 _FILE_SINK: Final = re.compile(r"FileSink\[(.*)\]")
 _SINK_LOG: Final = "_spark_metadata"
 
@@ -32,13 +34,26 @@ def refusal_at_start(run: Any, hadoop: Any, locations: Iterable[str]) -> Locatio
     """
     checkpoint = str(run.resolvedCheckpointRoot())
     for location in locations:
-        relation = relation_of(location, checkpoint)
+        relation = "" if _is_made_up(run, checkpoint) else relation_of(location, checkpoint)
         if relation is not None:
             return CheckpointLocationError(location, checkpoint=checkpoint, relation=relation)
         output = _FILE_SINK.match(run.sink().toString())
         if output is not None and run.offsetLog().getLatest().isEmpty() and _has_batches(hadoop, output[1]):
             return SinkRemembersError(location, output=output[1])
     return None
+
+
+def _is_made_up(run: Any, checkpoint: str) -> bool:
+    """Return whether Spark has chosen the checkpoint's name by chance: without an option it does.
+
+    It is below the directory for checkpoints that the session has, if it has one, or temporary.
+    """
+    found = _MADE_UP.fullmatch(checkpoint)
+    if found is None or found[2]:
+        return found is not None
+    home = str(run.sparkSession().conf().get(_CHECKPOINTS, ""))
+    is_new = bool(home) and run.name() is None and bool(run.offsetLog().getLatest().isEmpty())
+    return is_new and found[1].endswith(urlsplit(home).path.rstrip("/"))
 
 
 def relation_of(location: str, checkpoint: str) -> str | None:

@@ -88,6 +88,22 @@ def test_a_location_within_the_checkpoint_is_refused_in_the_first_line(query: Or
     assert failure.fields["relation"] == "lies within"
 
 
+@pytest.mark.parametrize("home", [None, "checkpoints"])
+def test_a_query_without_a_checkpoint_leaves_its_location_to_one_with(query: OrderQuery, home: str | None) -> None:
+    checkpoints = "spark.sql.streaming.checkpointLocation"
+    if home is not None:
+        query.spark.conf.set(checkpoints, str(query.home / home))
+    try:
+        running = totals(query).writeStream.format("noop").trigger(availableNow=True).start()
+    finally:
+        query.spark.conf.unset(checkpoints)
+    with pytest.raises(StreamingQueryException, match=r"CheckpointLocationError.* without a checkpointLocation"):
+        running.awaitTermination()
+    assert not list((query.home / "state").glob("shards/*/deltas/*"))
+    run_to_the_end(totals(query).writeStream.format("noop"), query.home / "checkpoint")
+    assert query.totals()
+
+
 def test_another_entry_point_is_said_as_such(query: OrderQuery) -> None:
     query.run()
     query.add(seeded_orders(8))
