@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def stateful(
     on_processing_error: Handler | None = None,
     on_production_error: Handler | None = None,
     on_refusal: Handler | None = None,
-    accept_topology_change: bool = False,
+    accept_topology_change: bool | Collection[str] = False,
     input_memory_bytes: int = _DEFAULT_INPUT_MEMORY_BYTES,
     upgrade_budget_ms: float = _DEFAULT_UPGRADE_BUDGET_MS,
     memory_bytes: int | None = None,
@@ -114,7 +114,8 @@ def stateful(
         on_production_error: likewise, of what a sink's serdes can't write.
         on_refusal: likewise, of records that an interceptor refuses, or a step of a ConnectIngest can't be done to.
             None is "dead_letter" if there is a topic for them, else "fail".
-        accept_topology_change: record a changed topology instead of refusing it; no store may be missing or changed.
+        accept_topology_change: record a changed topology instead of refusing it. Names of stores also have those that
+            are gone dropped, with all that they hold; their names can't be used again. No store may be changed.
         input_memory_bytes: how much of a shard's input one task holds in memory; the rest goes to `local_dir`.
         upgrade_budget_ms: after a store was given a newer format, how long each shard and batch may take to move
             entries that no record touches.
@@ -176,14 +177,18 @@ def stateful(
 
 
 def _agreed(
-    spark: SparkSession, location: DurableLocation, asked: StateMetadata, accept_topology_change: bool
+    spark: SparkSession, location: DurableLocation, asked: StateMetadata, accept_topology_change: bool | Collection[str]
 ) -> StateMetadata:
-    """Return the metadata to run with, recorded at the location."""
+    """Return the metadata to run with, recorded at the location. Raises TypeError for a text instead of names."""
+    if isinstance(accept_topology_change, str):
+        raise TypeError(f"accept_topology_change: names stand in a list, not in the text {accept_topology_change!r}")
     agreed = on_server(spark, _agree_as_json, location, asked, accept_topology_change)
     return StateMetadata.from_json(agreed.encode(), str(location))
 
 
-def _agree_as_json(location: DurableLocation, asked: StateMetadata, accept_topology_change: bool) -> str:
+def _agree_as_json(
+    location: DurableLocation, asked: StateMetadata, accept_topology_change: bool | Collection[str]
+) -> str:
     return agree_on_metadata(location, asked, accept_topology_change=accept_topology_change).to_json()
 
 

@@ -229,6 +229,26 @@ def test_an_added_store_starts_empty_and_the_others_stay(tmp_path: Path, timed: 
     assert shard.totals(pointer) == {key: ValueAndTimestamp(key, 5) for key in KEYS}
 
 
+def test_a_dropped_store_leaves_nothing_in_a_copy_however_it_is_restored(tmp_path: Path) -> None:
+    def write(value: str) -> Any:
+        def put(stores: dict[str, Any], batch: ShardBatch) -> None:
+            stores["totals"].put("k", ValueAndTimestamp(value, 5))
+            if "versions" in stores:
+                stores["versions"].put("k", value, 7)
+
+        return put
+
+    first = Shard(tmp_path, TIMED, PLAIN_VERSIONS).batch(None, write("both"))
+    Shard(tmp_path, TIMED, PLAIN_VERSIONS).totals(first)
+    shard = Shard(tmp_path, TIMED)
+    second = shard.batch(first, write("one"))
+    for _ in range(2):
+        assert shard.totals(second) == {"k": ValueAndTimestamp("one", 5)}
+        assert not [family for family in list_families(str(shard.copy)) if family.startswith("versions:")]
+        assert shard.totals(first) == {"k": ValueAndTimestamp("both", 5)}
+        shutil.rmtree(tmp_path / "local")
+
+
 def test_stream_time_goes_on_from_batch_to_batch(tmp_path: Path) -> None:
     builder = Stores.window_store_builder(Stores.persistent_window_store("w", 100, 10, False, 50), STRING, STRING)
     shard = Shard(tmp_path, builder)

@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,10 +85,37 @@ def test_a_changed_store_format_is_refused_even_if_changes_are_accepted(location
         agree_on_metadata(location, replace(ASKED, stores=(plain,)), accept_topology_change=True)
 
 
-def test_a_store_that_is_gone_is_refused_even_if_changes_are_accepted(location: DurableLocation) -> None:
-    agree_on_metadata(location, ASKED)
-    with pytest.raises(TopologyChangedError, match=r"store 'totals'.* is gone"):
-        agree_on_metadata(location, replace(ASKED, stores=()), accept_topology_change=True)
+def test_a_store_is_dropped_by_its_name_alone_and_never_comes_back(
+    location: DurableLocation, caplog: pytest.LogCaptureFixture
+) -> None:
+    both = replace(ASKED, stores=(replace(TOTALS, name="counts"), TOTALS))
+    agree_on_metadata(location, both)
+    accepted: Any
+    for accepted in (False, True, ["counts"], ["totals"]):
+        with pytest.raises(TopologyChangedError) as refused:
+            agree_on_metadata(location, replace(ASKED, stores=()), accept_topology_change=accepted)
+        assert str(refused.value).endswith("start with accept_topology_change=['counts', 'totals']")
+    assert caplog.text == ""
+    one = agree_on_metadata(location, ASKED, accept_topology_change=["counts"])
+    assert one == replace(ASKED, generation=1, dropped=("counts",)) == read_metadata(location)
+    assert "stores ['counts'] are dropped" in caplog.text
+    assert agree_on_metadata(location, ASKED) == one
+    none = agree_on_metadata(location, replace(ASKED, stores=()), accept_topology_change=["totals", "counts"])
+    assert none.dropped == ("counts", "totals")
+    for accepted in (True, ["counts"]):
+        with pytest.raises(TopologyChangedError, match=r"store 'counts' was dropped, and is back.*another name"):
+            agree_on_metadata(location, both, accept_topology_change=accepted)
+    assert read_metadata(location) == none
+
+
+def test_metadata_of_dropped_stores_is_as_it_was_written() -> None:
+    golden = GOLDEN.with_name("dropped-1") / "statestore.json"
+    recorded = StateMetadata.from_json(golden.read_bytes(), "x")
+    assert recorded.dropped == ("counts", "old")
+    assert recorded.to_json() == golden.read_text(encoding="utf-8")
+    broken = to_durable_json({**from_durable_json(golden.read_bytes()), "dropped": "counts"}).encode()
+    with pytest.raises(DurableFileCorruptedError, match="dropped must be a list of names"):
+        StateMetadata.from_json(broken, "x")
 
 
 def test_a_changed_topology_is_refused_until_it_is_accepted(location: DurableLocation) -> None:

@@ -208,6 +208,15 @@ def test_a_changed_topology_is_refused_or_accepted(query: OrderQuery) -> None:
         query.run(changed)
     query.run(changed, accept_topology_change=True)
     assert query.totals() == expected_totals(ORDERS)
+    with pytest.raises(TopologyChangedError, match=r"store 'more' .* is gone.*accept_topology_change=\['more'\]"):
+        query.run(accept_topology_change=True)
+    query.add(ORDERS[:5])
+    query.run(accept_topology_change=["more"])
+    assert query.totals() == expected_totals([*ORDERS, *ORDERS[:5]])
+    with pytest.raises(TopologyChangedError, match=r"'more' was dropped"):
+        query.run(changed, accept_topology_change=True)
+    with pytest.raises(TypeError, match="names stand in a list"):
+        query.run(accept_topology_change="more")
 
 
 class SecondTotal(RunningTotal):

@@ -7,6 +7,7 @@
  "wall_clock": bool,                    whether Spark's timers are in use; not there means false
  "initial_state": true,                 format 2: shards start from their initial pointers, see `initial_state`
  "generation": int,                     how often this was replaced; not there means 0, as do releases without it
+ "dropped": [str, ...],                 names of stores whose state was given up; not there means none
  "digest": str}                         of all that is above, see `durable_json`; older releases did not write it
 
 Format 2 is written for a state that has initial pointers, and for no other: releases that know format 1 alone would
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -35,6 +36,7 @@ from statestore.errors import (
     StoreFormatError,
     TopologyChangedError,
 )
+from statestore.errors.readable import shape_of
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.location.durable_json import (
     MAX_DOCUMENT_BYTES,
@@ -84,6 +86,8 @@ class StateMetadata:
     """Whether a shard of which Spark's state has recorded nothing starts from `initial_pointer`, not from nothing."""
     generation: int = 0
     """How often what is recorded was replaced."""
+    dropped: tuple[str, ...] = ()
+    """Names of stores whose state was given up, sorted. Files may still have entries of them, so none comes back."""
 
     @property
     def global_stores(self) -> frozenset[str]:
@@ -105,6 +109,7 @@ class StateMetadata:
             "wall_clock": self.wall_clock,
             **({"initial_state": True} if self.initial_state else {}),
             **({"generation": self.generation} if self.generation else {}),
+            **({"dropped": self.dropped} if self.dropped else {}),
         }
         return to_durable_json(fields, indent=2) + "\n"
 
@@ -128,9 +133,16 @@ class StateMetadata:
                 fields.get("wall_clock", False) is True,
                 initial_state is True,
                 whole_number(fields.get("generation", 0), 0),
+                _names(fields.get("dropped", [])),
             )
         except (*MALFORMED, FormatError) as cause:
             raise DurableFileCorruptedError(where, cause=f"is not readable state metadata ({cause!r})") from cause
+
+
+def _names(fields: Any) -> tuple[str, ...]:
+    if not isinstance(fields, list) or not all(isinstance(name, str) for name in fields):
+        raise ValueError(f"dropped must be a list of names, not {shape_of(fields)}")
+    return tuple(fields)
 
 
 def _node(fields: Any) -> dict[str, Any]:
@@ -153,16 +165,16 @@ def read_metadata(location: DurableLocation) -> StateMetadata | None:
 
 
 def agree_on_metadata(
-    location: DurableLocation, asked: StateMetadata, *, accept_topology_change: bool = False
+    location: DurableLocation, asked: StateMetadata, *, accept_topology_change: bool | Collection[str] = False
 ) -> StateMetadata:
     """Return the metadata to run with: `asked`, recorded, at the first start, else what is recorded.
 
     The first start on a state that a tool made takes its identity, number of shards and stores, and records the rest.
     A store whose format is one to which the recorded one can be upgraded is recorded anew, and so is what the keys of a
     node's stores are made of, if an older release did not record it. With `accept_topology_change`, so are changed
-    processors, sources and sinks and added stores. Of starts at the same time one records, and the others find that.
-    Raises LocationNotWritableError, LocationBusyError, StateUnfinishedError, ShardCountChangedError, StoreFormatError,
-    TopologyChangedError.
+    processors, sources and sinks and added stores; stores that are gone are dropped if it names them. Of starts at the
+    same time one records, and the others find that. Raises LocationNotWritableError, LocationBusyError,
+    StateUnfinishedError, ShardCountChangedError, StoreFormatError, TopologyChangedError.
     """
     is_writable = False
     while True:
@@ -198,7 +210,11 @@ def _is_changed(location: DurableLocation, recorded: StateMetadata | None) -> bo
 
 
 def _metadata_to_record(
-    location: DurableLocation, recorded: StateMetadata | None, asked: StateMetadata, *, accept_topology_change: bool
+    location: DurableLocation,
+    recorded: StateMetadata | None,
+    asked: StateMetadata,
+    *,
+    accept_topology_change: bool | Collection[str],
 ) -> StateMetadata:
     """Return what is to be recorded; it is what `recorded` is if nothing is to be changed."""
     if recorded is None:
@@ -206,6 +222,7 @@ def _metadata_to_record(
         _refuse_checkpoint(location)
         return asked
     _check_placement(location, recorded, asked)
+    dropped = _dropped_stores(location, recorded, asked, accept_topology_change)
     if not recorded.topology:
         # Made by a tool, which knows stores only. Spark has no state yet, so nothing hangs on the rest.
         _check_stores(location, recorded, asked)
@@ -217,6 +234,7 @@ def _metadata_to_record(
             state_id=recorded.state_id,
             initial_state=recorded.initial_state,
             generation=recorded.generation,
+            dropped=dropped,
         )
     _check_wall_clock(location, recorded, asked)
     _check_stores(location, recorded, asked)
@@ -230,7 +248,7 @@ def _metadata_to_record(
             remedy="Undo the change, or accept it with accept_topology_change=True (state is kept, added stores start "
             "empty), or start anew with a new state_location and a new checkpoint",
         )
-    return replace(recorded, stores=asked.stores, topology=asked.topology)
+    return replace(recorded, stores=asked.stores, topology=asked.topology, dropped=dropped)
 
 
 def metadata_of_stores(stores: Iterable[StoreSpec], shards: int, shard_by: str) -> StateMetadata:
@@ -293,17 +311,37 @@ def _check_wall_clock(location: DurableLocation, recorded: StateMetadata, asked:
         )
 
 
+def _dropped_stores(
+    location: DurableLocation, recorded: StateMetadata, asked: StateMetadata, accepted: bool | Collection[str]
+) -> tuple[str, ...]:
+    """Return the names of stores that were or are dropped. Raises TopologyChangedError unless `accepted` names them."""
+    names = {spec.name for spec in asked.stores}
+    if back := sorted(names.intersection(recorded.dropped)):
+        raise TopologyChangedError(
+            str(location),
+            differences=[f"store {name!r} was dropped, and is back" for name in back],
+            remedy="Files may still have entries from before: give the store another name",
+        )
+    gone = [spec for spec in recorded.stores if spec.name not in names]
+    may_go = () if isinstance(accepted, bool) else accepted
+    if not all(spec.name in may_go for spec in gone):
+        raise TopologyChangedError(
+            str(location),
+            differences=[f"store {spec.name!r} ({spec.describe()}) is gone" for spec in gone],
+            remedy="Put it back; or, to give up all that it holds, start with "
+            f"accept_topology_change={[spec.name for spec in gone]}",
+        )
+    if gone:
+        _LOG.warning("%s: the stores %s are dropped with all that they hold", location, [spec.name for spec in gone])
+    return tuple(sorted({*recorded.dropped, *(spec.name for spec in gone)}))
+
+
 def _check_stores(location: DurableLocation, recorded: StateMetadata, asked: StateMetadata) -> None:
     wanted = {spec.name: spec for spec in asked.stores}
     for spec in recorded.stores:
         now = wanted.get(spec.name)
         if now is None:
-            raise TopologyChangedError(
-                str(location),
-                differences=[f"store {spec.name!r} ({spec.describe()}) is gone"],
-                remedy="Its state would be lost: put the store back, or start anew with a new state_location and a "
-                "new checkpoint",
-            )
+            continue  # it is dropped
         if now != spec and not _is_upgrade(spec, now):
             remedy = "Use the builder it was made with, or start anew with a new state_location and a new checkpoint"
             if is_downgrade(spec, now):
