@@ -85,8 +85,8 @@ class ShardCountChangedError(TopologyError):
     asked: int
     message: str = text(
         "shards={asked} was asked for, but the state in {location} has {recorded} shards: with another count, "
-        "keys would look for their state in the wrong shard. Start with shards={recorded}, or with a new "
-        "state_location and a new checkpoint"
+        "keys would look for their state in the wrong shard. Start with shards={recorded}; or make a state with "
+        "{asked} of it, with rescale(); or start anew with a new state_location and a new checkpoint"
     )
 
 
@@ -262,7 +262,9 @@ class ProcessorError(RecordError):
     doing: str = ""
     at: str = field(init=False)
     raised: str = field(init=False)
-    message: str = text("node {node!r} failed {_where}: {raised}{_in_brackets}. Nothing of the batch was committed")
+    message: str = text(
+        "node {node!r} failed {_where}: {raised}{_in_brackets}. Nothing of the batch was committed{_remedy}"
+    )
 
     def __post_init__(self, cause: BaseException) -> None:
         self.at = user_line(cause) or ("" if cause.__cause__ is None else user_line(cause.__cause__))
@@ -272,6 +274,11 @@ class ProcessorError(RecordError):
     @property
     def _in_brackets(self) -> str:
         return f" ({self._facts})" if self._facts else ""
+
+    @property
+    def _remedy(self) -> str:
+        is_of_a_record = self.topic is not None and not self.doing
+        return ". Correct it, or have on_processing_error leave such records out" if is_of_a_record else ""
 
     @property
     def _where(self) -> str:

@@ -225,7 +225,8 @@ class IngestPassage(Passage[IngestedRecord]):
 
     def _place(self, record: IngestedRecord) -> dict[str, Any]:
         place = record.topic, record.partition, record.offset, record.timestamp_ms
-        return record_facts(*place, record.key, record.value, record.headers.to_bytes())
+        facts = record_facts(*place, record.key, record.value, record.headers.to_bytes())
+        return {"doing": f"in {self._HOOK}()", **facts}
 
     def _check(self, record: IngestedRecord, made: Any) -> None:
         if not isinstance(made, ConsumerRecord):

@@ -58,6 +58,11 @@ _ENTRY_POINTS: Final = {
 _IN_TEXT: Final = Bounds(message=2000, field=500, items=30, whole=8000)
 _MAX_TRACEBACK_LINES: Final = 30
 _MAX_SHORT: Final = 500
+_NO_WORKER: Final = "Python worker failed to connect back"
+_SLOW_STARTS: Final = (
+    "it took longer to start than Spark waits, or died. Start the query again; where workers start slowly, set "
+    "spark.python.daemon.module to statestore.spark.python_daemon when the session is made"
+)
 _MAX_CAUSES: Final = 20
 
 
@@ -156,6 +161,8 @@ def _of_ours(error: StateStoreError) -> QueryFailure:
 def _foreign(name: str, text: str) -> QueryFailure:
     """Return what Spark says of an error that is none of ours: of Python's the last line, which says what it was."""
     condition = _CONDITION.match(text)
+    if _NO_WORKER in text:
+        return QueryFailure(name, f"{_NO_WORKER}: {_SLOW_STARTS}")
     if _TRACEBACK in text:
         last = text.splitlines()[-1]
         python_error = _PYTHON_ERROR.match(last)

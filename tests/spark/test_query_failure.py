@@ -123,6 +123,15 @@ def test_what_spark_says_is_shortened(text: str, error: str, message: str) -> No
     assert error_of(RuntimeError(text)) == QueryFailure(error, message)
 
 
+def test_a_worker_that_never_came_up_has_a_remedy() -> None:
+    failure = error_of(
+        RuntimeError("Job aborted\norg.apache.spark.SparkException: Python worker failed to connect back.")
+    )
+    assert failure is not None
+    assert failure.message.startswith("Python worker failed to connect back: ")
+    assert "statestore.spark.python_daemon" in failure.message
+
+
 class Captured(RuntimeError):
     """An exception of the JVM, as pyspark has it: its text is without that of its cause."""
 

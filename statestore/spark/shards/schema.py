@@ -57,8 +57,12 @@ def check_input_schema(schema: StructType) -> None:
             )
     for name, wanted in _REQUIRED.items():
         if name not in schema.names:
-            hint = " Read from Kafka with .option('includeHeaders', 'true')" if name == "headers" else ""
-            raise InputSchemaError(name, f"is missing; stateful() needs it as {wanted}.{hint}")
+            hint = (
+                "Read from Kafka with .option('includeHeaders', 'true')"
+                if name == "headers"
+                else "to_records() adds it"
+            )
+            raise InputSchemaError(name, f"is missing; stateful() needs it as {wanted}. {hint}")
         check_column_type(schema[name], wanted)
 
 
