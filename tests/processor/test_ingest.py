@@ -54,7 +54,9 @@ def test_an_error_of_the_hook_says_which_record_it_was() -> None:
             raise KeyError("tenant")
         return record
 
-    with pytest.raises(ProcessorError, match=r"'hook' failed in on_ingest\(\) on record in-0 at offset 2: KeyError") as caught:
+    with pytest.raises(
+        ProcessorError, match=r"'hook' failed in on_ingest\(\) on record in-0 at offset 2: KeyError"
+    ) as caught:
         list(ingest_records(RECORDS, hook))
     assert isinstance(caught.value.__cause__, KeyError)
 

@@ -45,7 +45,9 @@ def test_a_failing_hook_commits_nothing_and_stops_the_driver() -> None:
     with TopologyTestDriver(storing("kv"), interceptors=admit) as driver:
         source = input_of(driver)
         source.pipe_input("k", "v")
-        with pytest.raises(ProcessorError, match=r"'admit' failed in on_ingest\(\) on record in-0 at offset 1: KeyError"):
+        with pytest.raises(
+            ProcessorError, match=r"'admit' failed in on_ingest\(\) on record in-0 at offset 1: KeyError"
+        ):
             source.pipe_input("k", "boom")
         with pytest.raises(DriverFailedError):
             source.pipe_input("k", "w")
