@@ -21,7 +21,7 @@ from statestore.middleware.lineage.chargeback import Chargeback
 from statestore.middleware.lineage.tracing import BatchTracing
 from statestore.middleware.lineage.trail import PaperTrail
 from statestore.middleware.schemas.cloud_events import CloudEvents
-from statestore.middleware.schemas.polyglot import json_format, polyglot_serde
+from statestore.middleware.schemas.polyglot import Format, polyglot_serde
 from statestore.middleware.schemas.schema_registry import IdPlace, Md5Registry, avro_serde
 from statestore.middleware.security.auth import Authentication, Authorization, TokenKey
 from statestore.middleware.security.cedar import CedarPolicy
@@ -98,7 +98,7 @@ def applications(home: Path) -> Mapping[str, Sequence[Interceptor]]:
 def serdes() -> Mapping[str, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]]:
     """Return functions that write and read a value with headers, of each serde by its name, and of plain JSON."""
     registry = Md5Registry()
-    polyglot = polyglot_serde({"application/json": json_format()}, writes="application/json")
+    polyglot = polyglot_serde({"application/json": Format.json()}, writes="application/json")
     found = {
         "schema registry, MD5": avro_serde(registry, SCHEMA, place=IdPlace.MD5),
         "polyglot, JSON": polyglot,

@@ -27,11 +27,11 @@ SCHEMA = {
 }
 REGISTRY = ConfluentRegistry("mock://polyglot")
 FORMATS: dict[str, Any] = {
-    **polyglot.standard_formats(),
-    "application/avro": polyglot.avro_format(SCHEMA),
+    **polyglot.Format.standard(),
+    "application/avro": polyglot.Format.avro(SCHEMA),
     "application/vnd.confluent.avro": avro_serde(REGISTRY, SCHEMA),
-    "application/protobuf": polyglot.protobuf_format(StringValue),
-    "Text/CSV": polyglot.csv_format({"x": int, "y": float, "ok": bool, "note": str}),
+    "application/protobuf": polyglot.Format.protobuf(StringValue),
+    "Text/CSV": polyglot.Format.csv({"x": int, "y": float, "ok": bool, "note": str}),
 }
 ROW = {"x": -3, "y": 1e-7, "ok": True, "note": 'a, "b"\nc'}
 VALUES: dict[str, Any] = {
@@ -201,7 +201,7 @@ def test_what_can_not_be_meant_is_refused_at_once() -> None:
             polyglot.polyglot_serde(FORMATS, **options)
     for columns in ([], {"x": bytes}):
         with pytest.raises(ValueError, match="columns of CSV"):
-            polyglot.csv_format(columns)
+            polyglot.Format.csv(columns)
 
 
 VALUE = st.recursive(

@@ -29,14 +29,7 @@ __all__ = [
     "CONTENT_TYPE",
     "ContentType",
     "Format",
-    "avro_format",
-    "csv_format",
-    "json_format",
-    "msgpack_format",
     "polyglot_serde",
-    "protobuf_format",
-    "standard_formats",
-    "text_format",
 ]
 
 _LARGEST_BYTES: Final = 16 << 20
@@ -62,64 +55,64 @@ class Format:
     is_text: bool = False
     """Whether the content type may say `charset`; the serde has UTF-8 whatever it says."""
 
+    @staticmethod
+    def json() -> Format:
+        """Return the format of JSON, as `Serdes.json` has it."""
+        return Format(Serdes.json(), is_text=True)
 
-def json_format() -> Format:
-    """Return the format of JSON, as `Serdes.json` has it."""
-    return Format(Serdes.json(), is_text=True)
+    @staticmethod
+    def text() -> Format:
+        """Return the format of text."""
+        return Format(Serdes.string(), is_text=True)
 
+    @staticmethod
+    def avro(schema: str | dict[str, Any] | list[Any]) -> Format:
+        """Return the format of values in Avro under one schema. For a registry's give its `avro_serde` instead.
 
-def text_format() -> Format:
-    """Return the format of text."""
-    return Format(Serdes.string(), is_text=True)
+        Raises DataException if it is no schema, and ConfigException for want of fastavro.
+        """
+        return Format(plain_avro_serde(schema))
 
+    @staticmethod
+    def msgpack() -> Format:
+        """Return the format of MessagePack, without its extension types, times among them; keys are text or bytes.
 
-def avro_format(schema: str | dict[str, Any] | list[Any]) -> Format:
-    """Return the format of values in Avro under one schema. For a registry's give its `avro_serde` instead.
+        Raises ExtraMissingError for want of msgpack.
+        """
+        with extra("polyglot"):
+            import msgpack  # noqa: F401
+        return Format(Serdes.of("msgpack", _write_msgpack, _read_msgpack))
 
-    Raises DataException if it is no schema, and ConfigException for want of fastavro.
-    """
-    return Format(plain_avro_serde(schema))
+    @staticmethod
+    def csv(columns: Sequence[str] | Mapping[str, type], *, delimiter: str = ",") -> Format:
+        """Return the format of one row of CSV, without a row of names: a dict by column. Source: RFC 4180.
 
+        `columns` are names of text, or names with str, int, float or bool, which is "true" or "false". Raises
+        ValueError for no columns, and for columns of other types.
+        """
+        made = _Csv(dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(columns, str), delimiter)
+        return Format(Serdes.of("csv", made.write, made.read), is_text=True)
 
-def msgpack_format() -> Format:
-    """Return the format of MessagePack, without its extension types, times among them; keys are text or bytes.
+    @staticmethod
+    def protobuf(message: type[Message]) -> Format:
+        """Return the format of one class of messages of Protocol Buffers."""
+        made = _Protobuf(message)
+        return Format(Serdes.of("protobuf", made.write, made.read))
 
-    Raises ExtraMissingError for want of msgpack.
-    """
-    with extra("polyglot"):
-        import msgpack  # noqa: F401
-    return Format(Serdes.of("msgpack", _write_msgpack, _read_msgpack))
+    @staticmethod
+    def standard() -> dict[str, Format]:
+        """Return the formats that need no schema, under their content types; a dict of one's own, to add others to.
 
-
-def csv_format(columns: Sequence[str] | Mapping[str, type], *, delimiter: str = ",") -> Format:
-    """Return the format of one row of CSV, without a row of names: a dict by column. Source: RFC 4180.
-
-    `columns` are names of text, or names with str, int, float or bool, which is "true" or "false". Raises ValueError
-    for no columns, and for columns of other types.
-    """
-    made = _Csv(dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(columns, str), delimiter)
-    return Format(Serdes.of("csv", made.write, made.read), is_text=True)
-
-
-def protobuf_format(message: type[Message]) -> Format:
-    """Return the format of one class of messages of Protocol Buffers."""
-    made = _Protobuf(message)
-    return Format(Serdes.of("protobuf", made.write, made.read))
-
-
-def standard_formats() -> dict[str, Format]:
-    """Return the formats that need no schema, under their content types; a dict of one's own, to add others to.
-
-    Raises ExtraMissingError for want of msgpack.
-    """
-    msgpack = msgpack_format()
-    return {
-        "application/json": json_format(),
-        "application/msgpack": msgpack,
-        "application/octet-stream": Format(Serdes.bytes()),
-        "application/x-msgpack": msgpack,
-        "text/plain": text_format(),
-    }
+        Raises ExtraMissingError for want of msgpack.
+        """
+        msgpack = Format.msgpack()
+        return {
+            "application/json": Format.json(),
+            "application/msgpack": msgpack,
+            "application/octet-stream": Format(Serdes.bytes()),
+            "application/x-msgpack": msgpack,
+            "text/plain": Format.text(),
+        }
 
 
 def polyglot_serde(
