@@ -38,7 +38,6 @@ from statestore.errors.connect import (
     SerializationException,
 )
 from statestore.errors.data import (
-    ChecksumError,
     DeserializationError,
     FormatError,
     HeadersFrozenError,
@@ -69,7 +68,6 @@ from statestore.errors.harness import (
     DriverClosedError,
     DriverError,
     DriverFailedError,
-    EmptyTopicError,
     HarnessError,
     IncompleteChangelogError,
     InjectedFaultError,
@@ -78,9 +76,7 @@ from statestore.errors.harness import (
     JavaNotFoundError,
     KafkaBrokerError,
     NoRecordError,
-    NullKeyInMapError,
     QueryHungError,
-    UninitializedTopicError,
 )
 from statestore.errors.kafka_sink import (
     BatchChangedError,
@@ -211,7 +207,6 @@ __all__ = [
     "CheckpointAbandonedError",
     "CheckpointBehindError",
     "CheckpointLocationError",
-    "ChecksumError",
     "CiphertextRefusedError",
     "ClaimError",
     "ClaimMissingError",
@@ -235,7 +230,6 @@ __all__ = [
     "DriverFailedError",
     "DurableFileCorruptedError",
     "DurableFileMissingError",
-    "EmptyTopicError",
     "EntryPointChangedError",
     "ExpiryHeaderError",
     "ExtraMissingError",
@@ -281,7 +275,6 @@ __all__ = [
     "NoRecordError",
     "NotPicklableError",
     "NullKeyError",
-    "NullKeyInMapError",
     "NullValueException",
     "NumberFormatException",
     "OperatingSystemError",
@@ -338,7 +331,6 @@ __all__ = [
     "TransactionAbortedError",
     "TransactionFencedError",
     "TruncatedError",
-    "UninitializedTopicError",
     "UnknownColumnFamilyError",
     "UnknownContentTypeError",
     "UnknownEntryError",

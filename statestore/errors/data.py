@@ -38,14 +38,6 @@ class NegativeLengthError(FormatError):
     problem: str = text("negative length {length}")
 
 
-class ChecksumError(FormatError):
-    """The checksum in the bytes is not the one of the bytes: they were changed after they were written."""
-
-    recorded: int
-    computed: int
-    problem: str = text("holds the checksum {recorded:08x}, but its bytes have {computed:08x}")
-
-
 class RecordError(StateStoreError):
     """A record can't be read, processed or written. Fields say which, as far as it is known; none says what it holds.
 

@@ -90,31 +90,11 @@ class DriverFailedError(DriverError):
 
 
 class NoRecordError(DriverError):
-    """An output topic has no record to read."""
+    """An output topic has no record to read: nothing was ever written to it, or all of it was read."""
 
     topic: str = field(kw_only=False)
-
-
-class UninitializedTopicError(NoRecordError):
-    """Nothing was ever written to the topic."""
-
-    message: str = text("Uninitialized topic: {topic}")
-
-
-class EmptyTopicError(NoRecordError):
-    """All records of the topic were read already."""
-
-    message: str = text("Empty topic: {topic}")
-
-
-class NullKeyInMapError(DriverError):
-    """Records with a null key were to be read as a map."""
-
-    topic: str = field(kw_only=False)
-    message: str = text(
-        "Null keys not allowed with read_key_values_to_map: topic {topic!r} has a record without a key. Read it "
-        "with read_key_values_to_list"
-    )
+    problem: str
+    message: str = text("{problem}: {topic}")
 
 
 class IncompleteChangelogError(DriverError):

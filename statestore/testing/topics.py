@@ -10,7 +10,7 @@ from itertools import count, repeat
 from operator import index
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from statestore.errors import EmptyTopicError, NullKeyInMapError, UninitializedTopicError
+from statestore.errors import DriverError, NoRecordError
 from statestore.format.serde import HeaderSerde, Serde
 from statestore.headers import Headers
 from statestore.processor.record import HeadersLike, Record, RecordFields, own_headers
@@ -186,8 +186,8 @@ class TestInputTopic(Generic[K, V]):
 class TestOutputTopic(Generic[K, V]):
     """Reads what was written to a topic of a driver: a sink's, or a store's changelog. Each record is read once.
 
-    Reading one record raises UninitializedTopicError if nothing was ever written to the topic, and EmptyTopicError if
-    all was read; reading all of them gives nothing then.
+    Reading one record raises NoRecordError if nothing was ever written to the topic, or all was read; reading all of
+    them gives nothing then.
     """
 
     __test__ = False
@@ -212,9 +212,9 @@ class TestOutputTopic(Generic[K, V]):
         """Read a record."""
         topic = self._driver.readable(self.topic)
         if topic is None:
-            raise UninitializedTopicError(self.topic)
+            raise NoRecordError(self.topic, problem="Uninitialized topic")
         if not len(topic):
-            raise EmptyTopicError(self.topic)
+            raise NoRecordError(self.topic, problem="Empty topic")
         _, timestamp_ms, key, value, header_bytes = topic.take()
         headers = Headers.from_bytes(header_bytes)
         return TestRecord.adopt(
@@ -234,12 +234,15 @@ class TestOutputTopic(Generic[K, V]):
         return [self.read_key_value() for _ in range(self.get_queue_size())]
 
     def read_key_values_to_map(self) -> dict[K, V]:
-        """Read all records and return the last value of each key. Raises NullKeyInMapError where a key is None."""
+        """Read all records and return the last value of each key. Raises DriverError where a key is None."""
         found: dict[K, V] = {}
         for _ in range(self.get_queue_size()):
             key, value = self.read_key_value()
             if key is None:
-                raise NullKeyInMapError(self.topic)
+                raise DriverError(
+                    f"Null keys not allowed with read_key_values_to_map: topic {self.topic!r} has a record without a "
+                    "key. Read it with read_key_values_to_list"
+                )
             found[key] = value
         return found
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.errors import ChecksumError
+from statestore.errors import FormatError
 from statestore.format.records.message_v0_v1 import (
     NO_TIMESTAMP,
     OVERHEAD_BYTES,
@@ -86,7 +86,7 @@ def test_every_flipped_bit_of_a_message_is_noticed(message: MessageV0V1) -> None
     for bit in range(12 * 8, len(encoded) * 8):
         changed = bytearray(encoded)
         changed[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(ChecksumError):
+        with pytest.raises(FormatError, match="holds the checksum"):
             decode_message(bytes(changed))
 
 

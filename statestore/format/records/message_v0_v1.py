@@ -18,7 +18,7 @@ import struct
 import zlib
 from typing import Final, NamedTuple
 
-from statestore.errors import ChecksumError, FormatError, NegativeLengthError, TruncatedError
+from statestore.errors import FormatError, NegativeLengthError, TruncatedError
 
 NO_TIMESTAMP: Final = -1
 """The timestamp of a message that has none, as all of v0."""
@@ -95,8 +95,7 @@ def _sized(data: bytes | None) -> tuple[bytes, bytes]:
 def decode_message(data: bytes, position: int = 0) -> tuple[MessageV0V1, int]:
     """Return the message of the entry at `position` (0 or more) of `data`, and the position after it.
 
-    Raises TruncatedError, NegativeLengthError or FormatError where `data` does not follow the layout, ChecksumError if
-    the message was changed.
+    Raises TruncatedError, NegativeLengthError or FormatError where `data` does not follow the layout, or was changed.
     """
     (offset, size), start = _unpack(_ENTRY, data, position, "entry")
     if size < 0:
@@ -112,7 +111,7 @@ def _decode_body(offset: int, body: bytes) -> MessageV0V1:
     (crc,), position = _unpack(_CRC, body, 0, "message checksum")
     computed = zlib.crc32(body[position:])
     if crc != computed:
-        raise ChecksumError("message", recorded=crc, computed=computed)
+        raise FormatError("message", f"holds the checksum {crc:08x}, but its bytes have {computed:08x}")
     (magic, attributes), position = _unpack(_HEAD, body, position, "message head")
     if magic not in (0, 1):
         raise FormatError("message", f"magic {magic} is not 0 or 1")
