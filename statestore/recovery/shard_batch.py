@@ -195,7 +195,8 @@ class ShardBatch:
         if on_changelog is not None:
             self.delta.show(on_changelog)
         state = self.state
-        fences = RunFences(state.location, state.run, state.accept_older_checkpoint, state.recovery.retained)
+        stores = [spec.name for spec in state.stores]
+        fences = RunFences(state.location, state.run, state.accept_older_checkpoint, state.recovery.retained, stores)
         epoch = fences.hold(self.pointer)
         committed = self.pointer.advance(self._upload(written, epoch), end)
         shard_dir = state.local.shard(state.state_id, self.pointer.shard)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import filterfalse
 
@@ -46,7 +46,7 @@ from statestore.recovery.location.shard_files import (
     parse_fence_name,
     parse_snapshot_name,
 )
-from statestore.recovery.metadata.state_metadata import read_metadata
+from statestore.recovery.metadata.state_metadata import read_metadata, refuse_dropped
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,6 +62,8 @@ class RunFences:
     run: str
     accept_older_checkpoint: bool = False
     retained_versions: int | None = None
+    stores: Collection[str] = ()
+    """The names of the run's stores."""
 
     def hold(self, pointer: CommitPointer) -> int:
         """Return the run's epoch in the shard, before a commit on top of `pointer`; leave a fence if there is none.
@@ -69,7 +71,8 @@ class RunFences:
         Raises RunFencedError if another run has taken over, AttemptOutdatedError if another attempt's commit has
         been built on, CheckpointBehindError or CheckpointAbandonedError if the location has commits that the
         checkpoint does not know, VersionCollectedError if it is to go back to what is not all there any more, and
-        LocationError if there is no epoch left, and LocationMismatchError if the location is another state's by now.
+        LocationError if there is no epoch left, LocationMismatchError if the location is another state's by now, and
+        TopologyChangedError if a store of the run was dropped since it was planned.
         """
         head = head_of(pointer)
         known: dict[str, Fence] = {}
@@ -131,10 +134,13 @@ class RunFences:
         return epoch
 
     def _check_identity(self, pointer: CommitPointer) -> None:
-        """Raise LocationMismatchError if the location has become another state's since the query started."""
+        """Raise unless the location still is that of the state, with the stores that the query was planned with."""
         recorded = read_metadata(self.location)
-        if recorded is not None and recorded.state_id != pointer.state_id:
+        if recorded is None:
+            return
+        if recorded.state_id != pointer.state_id:
             raise LocationMismatchError(str(self.location), recorded=pointer.state_id, found=recorded.state_id)
+        refuse_dropped(self.location, recorded, self.stores)
 
     def _next_epoch(self, shard: int, fences: list[FenceName]) -> int:
         if not fences:

@@ -316,12 +316,7 @@ def _dropped_stores(
 ) -> tuple[str, ...]:
     """Return the names of stores that were or are dropped. Raises TopologyChangedError unless `accepted` names them."""
     names = {spec.name for spec in asked.stores}
-    if back := sorted(names.intersection(recorded.dropped)):
-        raise TopologyChangedError(
-            str(location),
-            differences=[f"store {name!r} was dropped, and is back" for name in back],
-            remedy="Files may still have entries from before: give the store another name",
-        )
+    refuse_dropped(location, recorded, names)
     gone = [spec for spec in recorded.stores if spec.name not in names]
     may_go = () if isinstance(accepted, bool) else accepted
     if not all(spec.name in may_go for spec in gone):
@@ -334,6 +329,16 @@ def _dropped_stores(
     if gone:
         _LOG.warning("%s: the stores %s are dropped with all that they hold", location, [spec.name for spec in gone])
     return tuple(sorted({*recorded.dropped, *(spec.name for spec in gone)}))
+
+
+def refuse_dropped(location: DurableLocation, recorded: StateMetadata, stores: Collection[str]) -> None:
+    """Raise TopologyChangedError if one of these stores was dropped."""
+    if back := sorted({*stores}.intersection(recorded.dropped)):
+        raise TopologyChangedError(
+            str(location),
+            differences=[f"store {name!r} was dropped, and is back" for name in back],
+            remedy="Files may still have entries from before: give the store another name",
+        )
 
 
 def _check_stores(location: DurableLocation, recorded: StateMetadata, asked: StateMetadata) -> None:
