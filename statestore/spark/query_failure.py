@@ -13,12 +13,13 @@ from __future__ import annotations
 import os
 import re
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
+from pyspark.errors import StreamingQueryException
 
 from statestore.errors import BatchNotEvaluatedError, EntryPointChangedError, LocationSharedError, StateStoreError
 from statestore.errors.root import error_with
@@ -27,6 +28,7 @@ from statestore.spark.error_record import Bounds, kind_of, record_from, record_o
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+_ENDS_WITH_SENTENCE: Final = "_statestore_ends_with_sentence"
 _HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
 _MARK: Final = "statestore.failure "
 _MARKED_LINE: Final = re.compile(rf"^{re.escape(_MARK)}(\{{.*\}})\s*$", re.MULTILINE)
@@ -96,7 +98,11 @@ def error_of(failed: StreamingQuery | BaseException) -> QueryFailure | None:
         return None
     if isinstance(error, StateStoreError):
         return _of_ours(error)
-    texts = list(_texts(error))
+    return _failure_in(list(_texts(error)), type(error).__name__)
+
+
+def _failure_in(texts: Sequence[str], name: str) -> QueryFailure:
+    """Return what texts say, of an exception and its causes; `name` is the class of the exception."""
     for line in (line for text in texts for line in _MARKED_LINE.findall(text)):
         found = _parse(line)
         if found is not None:
@@ -106,10 +112,31 @@ def error_of(failed: StreamingQuery | BaseException) -> QueryFailure | None:
     if translated is not None:
         return _of_ours(translated)
     telling = next((text for text in said if _CONDITION.match(text) or _TRACEBACK in text), said[0])
-    return _foreign(type(error).__name__, telling)
+    return _foreign(name, telling)
 
 
-def _texts(error: BaseException) -> Iterator[str]:
+def end_with_sentence() -> None:
+    """Have Spark's exception of a failed query end with what `error_of` says, if the error is ours.
+
+    Its text ends with the plan of the query, and is all that a script, a notebook and a log show. pyspark has no hook
+    for it but the class, of which a classic session and one of Connect have each their own.
+    """
+    for kind in StreamingQueryException.__subclasses__():
+        if not hasattr(kind, _ENDS_WITH_SENTENCE):
+            setattr(kind, _ENDS_WITH_SENTENCE, True)
+            setattr(kind, "__str__", _with_sentence(kind.__str__))  # noqa: B010
+
+
+def _with_sentence(spark_says: Callable[[Any], str]) -> Callable[[Any], str]:
+    def said(error: BaseException) -> str:
+        text = spark_says(error)
+        failure = _failure_in([text, *_texts(getattr(error, "_cause", None))], type(error).__name__)
+        return text if failure.kind is None else f"{text.rstrip()}\n\n{failure}"
+
+    return said
+
+
+def _texts(error: BaseException | None) -> Iterator[str]:
     """Yield what an error says, and what its causes in the JVM say, which pyspark keeps beside it."""
     cause: Any = error
     for _ in range(_MAX_CAUSES):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
@@ -49,6 +50,16 @@ def default_parallelism(spark: SparkSession) -> int:
     # Spark divides a range into as many parts.
     parts = spark.range(_MORE_THAN_CORES).select(f.spark_partition_id().alias("part"))
     return int(parts.agg(f.max("part")).collect()[0][0]) + 1
+
+
+def choose_python(spark: SparkSession) -> None:
+    """Have the workers of a local session run in this environment, unless PYSPARK_PYTHON says in which."""
+    if is_connect(spark):
+        return  # its server has chosen one
+    context = spark.sparkContext
+    if "PYSPARK_PYTHON" not in os.environ and (context.master or "").startswith("local"):
+        # Spark would take the first python3 on the PATH, which need not be the environment that this runs in.
+        context.pythonExec = sys.executable
 
 
 def location_in(spark: SparkSession, location: str | Path | DurableLocation) -> DurableLocation:

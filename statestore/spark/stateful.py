@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import uuid
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -28,6 +26,7 @@ from statestore.recovery.snapshots.options import DEFAULT_RETAINED_VERSIONS, Rec
 from statestore.spark.code_on_workers import check_code_on_workers
 from statestore.spark.drivers import through_apply_in_pandas_with_state, through_transform_with_state
 from statestore.spark.figures import observe_figures
+from statestore.spark.query_failure import end_with_sentence
 from statestore.spark.query_settings import (
     PARTITIONS,
     STATE_PROVIDER,
@@ -36,7 +35,7 @@ from statestore.spark.query_settings import (
     session_header_converter,
     session_properties,
 )
-from statestore.spark.sessions import default_parallelism, is_connect, location_in, on_server
+from statestore.spark.sessions import choose_python, default_parallelism, is_connect, location_in, on_server
 from statestore.spark.shards.blobs import BLOB
 from statestore.spark.shards.pack import PACKED_SCHEMA, Pack, unpack
 from statestore.spark.shards.schema import OUTPUT_SCHEMA, check_input_schema
@@ -150,7 +149,8 @@ def stateful(
     )
     topology = topology.with_interceptors(chain)
     _validate(topology, shard_by)
-    _choose_python(spark)
+    choose_python(spark)
+    end_with_sentence()
     check_code_on_workers(topology, handling, spark)
     settings = _settings(spark, shards, via)
     location = location_in(spark, state_location)
@@ -284,15 +284,6 @@ def _settings(spark: SparkSession, shards: int, via: str) -> dict[str, str]:
         # transformWithState refuses to run on any other.
         settings[STATE_PROVIDER] = _ROCKSDB_PROVIDER
     return settings
-
-
-def _choose_python(spark: SparkSession) -> None:
-    if is_connect(spark):
-        return  # its server has chosen one
-    context = spark.sparkContext
-    if "PYSPARK_PYTHON" not in os.environ and (context.master or "").startswith("local"):
-        # Spark would take the first python3 on the PATH, which need not be the environment that this runs in.
-        context.pythonExec = sys.executable
 
 
 def _check_choices(**choices: tuple[str, Iterable[str]]) -> None:

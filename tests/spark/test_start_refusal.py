@@ -86,6 +86,7 @@ def test_a_location_within_the_checkpoint_is_refused_in_the_first_line(query: Or
     assert failure is not None
     assert failure.kind is CheckpointLocationError
     assert failure.fields["relation"] == "lies within"
+    assert str(caught.value).splitlines()[-1] == str(failure)
 
 
 @pytest.mark.parametrize("home", [None, "checkpoints"])

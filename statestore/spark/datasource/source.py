@@ -38,7 +38,7 @@ from statestore.spark.datasource.planned_filters import check_filters
 from statestore.spark.datasource.row_filter import RowFilter, condition_of
 from statestore.spark.datasource.store_scan import STORE_FIELDS, StoreScan, rows_schema
 from statestore.spark.datasource.writer import StateWriter
-from statestore.spark.sessions import is_connect
+from statestore.spark.sessions import choose_python, is_connect
 from statestore.spark.spark_versions import filters, refuse_pushed_filters
 
 FORMAT_NAME = "headerstate"
@@ -74,6 +74,8 @@ def register_data_source(spark: SparkSession) -> None:
 
 
 def _register(spark: SparkSession, answering: Driver) -> None:
+    choose_python(spark)
+
     class Registered(HeaderStateDataSource):
         driver = answering
 
