@@ -1,4 +1,6 @@
-"""Which URIs a state location may have: those of filesystems that are tested, and what to use instead of others.
+"""What differs by the kind of filesystem: which URIs are taken, options of clients, and what to do about a failure.
+
+URIs are those of filesystems that are tested; of others it says what to use instead.
 
 pyarrow opens more than these, and some of them end the whole process: without credentials, Azure's does.
 """
