@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from statestore.errors import DirectoryInUseError
+from statestore.errors.directory import DirectoryInUseError
 from tests.support.tools.lock_holders import file_locked_elsewhere
 from upgrade_tools.migration import locks
 

@@ -7,33 +7,6 @@ from collections.abc import Sequence
 from statestore.errors import LocationError, StateDirectoryError, StateStoreError
 from statestore.errors.root import field, text
 
-__all__ = [
-    "ApplicationRunningError",
-    "ChangelogConfigError",
-    "ChangelogError",
-    "ChangelogIncompleteError",
-    "ChangelogMissingError",
-    "ChangelogNotEmptyError",
-    "ChangelogPartitionsError",
-    "ChangelogPlacementError",
-    "ChangelogRecordError",
-    "ChangelogVersionError",
-    "ChangelogWriteError",
-    "GroupOffsetsError",
-    "KafkaUnavailableError",
-    "MigrationCheckError",
-    "MigrationRefusedError",
-    "NoRoomError",
-    "NothingExpiresError",
-    "PointersOutdatedError",
-    "RowFileError",
-    "RowFileExistsError",
-    "StoreNotFoundError",
-    "StoreUndecodableError",
-    "UnknownKindError",
-    "UnknownLayoutError",
-]
-
 
 class UnknownLayoutError(StateDirectoryError):
     """There is no state at `path` that is known; `found` says what is there."""

@@ -11,7 +11,8 @@ from typing import Final
 from statestore.connect.instant import DAY_MS, Instant
 from statestore.connect.numbers import in_range
 from statestore.connect.schema import SCALE, Schema
-from statestore.errors import DataException, NullValueException
+from statestore.errors import DataException
+from statestore.errors.connect import NullValueException
 from statestore.errors.readable import shape_of
 
 

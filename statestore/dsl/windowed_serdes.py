@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from statestore.dsl.column_types import WindowedType, windowed_column
-from statestore.errors import DeserializationError, SerializationError, TruncatedError
+from statestore.errors import DeserializationError, SerializationError
+from statestore.errors.data import TruncatedError
 from statestore.format.binary_columns import as_binary_array, binary_array, interleave, is_valid, positions_and_bytes
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.serde import Serde, Serdes

@@ -16,15 +16,15 @@ class DataSourceOptionError(StateStoreError):
     message: str = text("option {option!r} of the data source headerstate {problem}")
 
 
-class DataFrameReusedError(StateStoreError):
+class DataFrameReusedError(DataSourceOptionError):
     """A DataFrame that pushes filters down was used with other filters before, and Spark would mix them up."""
 
     before: str
     now: str
-    message: str = text(
-        "this DataFrame was read with the filters {before} before, now with {now}: Spark keeps one read function "
-        "for both, and would give rows of the one to the other. Call load() once for each filter, or leave out the "
-        "option pushFilters"
+    option: str = text("pushFilters")
+    problem: str = text(
+        "was used with the filters {before} before, now with {now}: Spark keeps one read function for both, and would "
+        "give rows of the one to the other. Call load() once for each filter, or leave out this option"
     )
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from statestore.errors.root import StateStoreError, text
 
 
-class OperatingSystemError(StateStoreError):
+class PlatformError(StateStoreError):
+    """What statestore is to run on lacks something: the system, pyspark or the Spark Connect server."""
+
+
+class OperatingSystemError(PlatformError):
     """The operating system is one that statestore does not run on."""
 
     system: str
@@ -14,7 +18,7 @@ class OperatingSystemError(StateStoreError):
     )
 
 
-class SparkVersionError(StateStoreError):
+class SparkVersionError(PlatformError):
     """The version of Spark that is installed is older than what was asked of it needs."""
 
     what: str
@@ -23,7 +27,7 @@ class SparkVersionError(StateStoreError):
     message: str = text("{what} needs Spark {needed} or newer, and pyspark {found} is installed: install a newer one")
 
 
-class ConnectServerError(StateStoreError):
+class ConnectServerError(PlatformError):
     """The Python workers of a Spark Connect server lack what its client has."""
 
     lacks: str

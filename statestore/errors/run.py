@@ -10,7 +10,7 @@ from statestore.errors.root import StateStoreError, field, text
 
 
 class TopologyError(StateStoreError):
-    """A topology is wrong in itself."""
+    """The program is wrong: its topology, or what a processor asks of it."""
 
 
 class AggregatesError(TopologyError):
@@ -115,7 +115,7 @@ class BatchNotEvaluatedError(StateStoreError):
     )
 
 
-class ProcessorMetadataError(StateStoreError):
+class ProcessorMetadataError(TopologyError):
     """A shard has no room for one more name of processor metadata; nothing of the batch was committed."""
 
     node: str
@@ -285,7 +285,7 @@ class ProcessorError(RecordError):
         return " ".join(filter(None, (self.doing, f"on {self._place}" if self.topic else "")))
 
 
-class StateHandleError(StateStoreError):
+class StateHandleError(TopologyError):
     """A stateful processor asked its handle, or a state, for what it can't have there."""
 
     name: str = field(kw_only=False)
@@ -293,7 +293,7 @@ class StateHandleError(StateStoreError):
     message: str = text("{name!r}: {problem}")
 
 
-class OutputFrameError(StateStoreError):
+class OutputFrameError(TopologyError):
     """A stateful processor handed out something else than DataFrames of output rows."""
 
     problem: str = field(kw_only=False)

@@ -107,16 +107,6 @@ class LocalDirectoryError(StateStoreError):
     )
 
 
-class UnsafeNameError(StateStoreError, ValueError):
-    """A name that was read, and is to be part of a path, could lead elsewhere."""
-
-    name: str = field(kw_only=False)
-    message: str = text(
-        "the name {name} can't be part of a path: it is not 1 to 128 ASCII letters, digits, '.', '_' and '-'. "
-        "statestore writes no such name: find out who has changed the file that has it, and bring that back"
-    )
-
-
 class LocationError(StateStoreError):
     """The durable location can't be used."""
 
@@ -271,36 +261,34 @@ class AttemptOutdatedError(LocationError):
 
 
 class CheckpointBehindError(LocationError):
-    """The location holds commits that the Spark checkpoint does not know; nothing was changed."""
+    """The Spark checkpoint is not the one that went on; nothing was changed.
 
-    shard: int
-    version: int
-    found: int
-    writer: str
-    problem: str = text(
-        "shard {shard} is at version {version} in the Spark checkpoint, but version {found} was committed here by "
-        "{writer}: the checkpoint is an older one, or a copy of one that went on. Start the query from the "
-        "checkpoint that went on; or, to go on from this one and give up what was committed since, with "
-        "stateful(..., accept_older_checkpoint=True)"
-    )
-
-
-class CheckpointAbandonedError(LocationError):
-    """The Spark checkpoint stands on a history that a later run has given up; nothing was changed.
-
-    `by` says which run that was, and `since` is the last version that both have: 0 if they have none.
+    `by` is the run that went on, and `since` the last version that both have: 0 if they have none. `found` is what it
+    has committed on the checkpoint's own history; None if it has given that up.
     """
 
     shard: int
     version: int
     since: int
     by: str
+    found: int | None
     problem: str = text(
-        "shard {shard} is at version {version} in the Spark checkpoint, but {by} went on without what this "
-        "checkpoint has after version {since}, and others may have built on that. Start the query from the "
+        "shard {shard} is at version {version} in the Spark checkpoint, but {_what_happened}. Start the query from the "
         "checkpoint that went on; or, to go on from this one and give up what was committed since, with "
         "stateful(..., accept_older_checkpoint=True)"
     )
+
+    @property
+    def _what_happened(self) -> str:
+        if self.found is None:
+            return (
+                f"{self.by} went on without what this checkpoint has after version {self.since}, and others may have "
+                "built on that"
+            )
+        return (
+            f"version {self.found} was committed here by {self.by}: the checkpoint is an older one, or a copy of one "
+            "that went on"
+        )
 
 
 class VersionCollectedError(LocationError):
@@ -334,6 +322,17 @@ class RecoveryError(StateStoreError):
     where: str = field(kw_only=False)
     problem: str = field(kw_only=False)
     message: str = text("{where}: {problem}")
+
+
+class UnsafeNameError(RecoveryError, ValueError):
+    """A name that was read, and is to be part of a path, could lead elsewhere."""
+
+    name: str = field(kw_only=False)
+    where: str = text("the name {name}")
+    problem: str = text(
+        "it can't be part of a path: it is not 1 to 128 ASCII letters, digits, '.', '_' and '-'. statestore writes no "
+        "such name: find out who has changed the file that has it, and bring that back"
+    )
 
 
 class DurableFileMissingError(RecoveryError):

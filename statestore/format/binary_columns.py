@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.errors import FormatError, NegativeLengthError, TruncatedError, VarintError
+from statestore.errors import FormatError
+from statestore.errors.data import NegativeLengthError, TruncatedError, VarintError
 
 T = TypeVar("T")
 Integers: TypeAlias = npt.NDArray[np.int64]

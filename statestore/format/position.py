@@ -15,7 +15,8 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
-from statestore.errors import FormatError, NegativeLengthError, TruncatedError
+from statestore.errors import FormatError
+from statestore.errors.data import NegativeLengthError, TruncatedError
 
 Position = dict[str, dict[int, int]]
 """The offset that was taken in last, by topic and partition."""

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
-from statestore.errors import DeserializationError, SerdeError, SerializationError, ServiceUnavailableError
+from statestore.errors import DeserializationError, SerializationError, ServiceUnavailableError
+from statestore.errors.data import SerdeError
 from statestore.errors.readable import shape_of
 from statestore.format.serde_columns import (
     BOOLEAN_COLUMNS,

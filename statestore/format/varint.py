@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from statestore.errors import FormatError, TruncatedError, VarintError
+from statestore.errors import FormatError
+from statestore.errors.data import TruncatedError, VarintError
 
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from statestore.connect.config import ConfigType, parse_type
 from statestore.connect.transforms.properties_text import config_of, read_properties
-from statestore.errors import ChainIncompleteError, ChainOrderError, ConfigException, ProcessorError
+from statestore.errors import ConfigException, ProcessorError
+from statestore.errors.middleware import ChainIncompleteError, ChainOrderError
 from statestore.interception.failed_record import Refusal
 from statestore.interception.ingest_function import IngestFunction, IngestHook, with_default_converter
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor

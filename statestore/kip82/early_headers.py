@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from statestore.errors import FormatError, LossyHeadersError, TruncatedError
+from statestore.errors import FormatError, LossyHeadersError
+from statestore.errors.data import TruncatedError
 from statestore.format.varint import decode_uvarint, encode_uvarint
 from statestore.headers.record_headers import Header, Headers
 

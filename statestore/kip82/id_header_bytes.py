@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from statestore.errors import FormatError, NegativeLengthError, TruncatedError
+from statestore.errors import FormatError
+from statestore.errors.data import NegativeLengthError, TruncatedError
 from statestore.format.varint import decode_varint, encode_varint
 
 _ID: Final = struct.Struct(">i")

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from statestore.errors import DeserializationError, SerdeError, SerializationError
+from statestore.errors import DeserializationError, SerializationError
+from statestore.errors.data import SerdeError
 from statestore.errors.readable import shape_of
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ConsumerRecord, ProducerRecord

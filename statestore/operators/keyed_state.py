@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
-from statestore.errors import StateHandleError
+from statestore.errors.run import StateHandleError
 from statestore.format.keys.entry_key import (
     list_bounds,
     list_entry_key,

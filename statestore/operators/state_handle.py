@@ -12,7 +12,7 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
-from statestore.errors import StateHandleError
+from statestore.errors.run import StateHandleError
 from statestore.format.keys.entry_key import LIST_KEYS, MAP_KEYS, VALUE_KEYS
 from statestore.format.serde import Serde, Serdes
 from statestore.operators.keyed_state import KeyScope, ListState, MapState, ValueState, keyed_state_store

@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_origin, overload
 
 import pyarrow as pa
 
-from statestore.errors import (
-    LocalStateCorruptedError,
-    ProcessorError,
-    ServiceUnavailableError,
-    SuppressionBufferFullError,
-    TopologyError,
-)
+from statestore.errors import ProcessorError, ServiceUnavailableError, SuppressionBufferFullError, TopologyError
 from statestore.errors.readable import content_facts, shape_of
+from statestore.errors.state import LocalStateCorruptedError
 from statestore.format.binary_columns import row_objects
 from statestore.headers import Headers
 from statestore.headers.record_columns import ORIGIN, RecordColumns

@@ -10,15 +10,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from statestore.errors import (
-    DataException,
-    ProcessorError,
-    RecordRefusedError,
-    SpilledDeltaCorruptedError,
-    StateStoreError,
-    TopologyError,
-)
+from statestore.errors import DataException, ProcessorError, RecordRefusedError, StateStoreError, TopologyError
 from statestore.errors.readable import shape_of
+from statestore.errors.state import SpilledDeltaCorruptedError
 from statestore.headers.topic_columns import Send, SourceFields
 from statestore.interception.emission import TaskEmission
 from statestore.interception.failed_record import Refusal

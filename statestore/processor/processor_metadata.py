@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from statestore.errors import ProcessorMetadataError
+from statestore.errors.run import ProcessorMetadataError
 from statestore.recovery.commit.processor_metadata import MAX_NAMES, check_entry
 
 

@@ -10,13 +10,9 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from statestore.errors import (
-    DeserializationError,
-    InvalidTimestampError,
-    ProcessorError,
-    SerializationError,
-)
+from statestore.errors import DeserializationError, ProcessorError, SerializationError
 from statestore.errors.readable import shape_of
+from statestore.errors.run import InvalidTimestampError
 from statestore.format.serde import Serde, Serdes
 from statestore.headers import Headers
 from statestore.headers.record_headers import blank_headers

@@ -12,15 +12,15 @@ import pyarrow as pa
 
 from statestore.errors import (
     DeserializationError,
-    LocalStateCorruptedError,
     ProcessorError,
     RecordRefusedError,
     SerializationError,
     StateStoreError,
     TopologyError,
-    UnknownTopicError,
 )
 from statestore.errors.readable import facts_in_words, record_facts, shape_of, user_line
+from statestore.errors.run import UnknownTopicError
+from statestore.errors.state import LocalStateCorruptedError
 from statestore.format.binary_columns import Integers
 from statestore.headers.topic_columns import Send, SinkFields, SourceFields, sink_records, source_batch, source_records
 from statestore.interception.failed_record import FailureStage, Refusal, stage_of

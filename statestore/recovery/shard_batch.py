@@ -19,7 +19,7 @@ from statestore.bytestore.upgrades.upgrading import sum_of, upgradable
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.errors import (
+from statestore.errors.state import (
     CommitPointerError,
     LocalStateLockedError,
     LocationMismatchError,
@@ -185,7 +185,7 @@ class ShardBatch:
         Without writes there is no delta and no new version. `on_changelog` is called with each store that was written
         to, before anything becomes durable; what it raises ends the batch. The pointer was read back. Raises
         LocationNotWritableError, RunFencedError, AttemptOutdatedError, CheckpointBehindError,
-        CheckpointAbandonedError, VersionCollectedError, SnapshotOverdueError, UnreadableCommitError,
+        CheckpointBehindError, VersionCollectedError, SnapshotOverdueError, UnreadableCommitError,
         SpilledDeltaCorruptedError, and what a spill failed with.
         """
         written = self.delta.finish()

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from statestore.errors import ModuleNotOnWorkersError, NotPicklableError
+from statestore.errors.run import ModuleNotOnWorkersError, NotPicklableError
 from statestore.interception.failures import FailureHandling
 from statestore.processor.topology import Topology
 from statestore.spark.sessions import is_connect, on_server

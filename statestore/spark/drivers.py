@@ -18,7 +18,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, ValueState
 
-from statestore.errors import ModuleNotOnWorkersError, StateStoreError
+from statestore.errors import StateStoreError
+from statestore.errors.run import ModuleNotOnWorkersError
 from statestore.spark.figures import FIGURES
 from statestore.spark.query_failure import sentence_first
 from statestore.spark.sessions import is_connect

@@ -71,7 +71,12 @@ def record_of(error: StateStoreError, bounds: Bounds) -> ErrorRecord:
     """Return what is said of an error elsewhere."""
     fields = {name: _cut(value, bounds) for name, value in vars(error).items() if name != _TEXT}
     plain = {name: value for name, value in fields.items() if _is_plain(value)}
-    return ErrorRecord(type(error).__name__, str(error), plain)
+    return ErrorRecord(_public_name(type(error)), str(error), plain)
+
+
+def _public_name(kind: type[StateStoreError]) -> str:
+    """Return the name that users know a class by: its own, or that of its nearest base in `statestore.errors`."""
+    return next(base.__name__ for base in kind.__mro__ if kind_of(base.__name__) is base)
 
 
 def record_from(text: str) -> ErrorRecord | None:

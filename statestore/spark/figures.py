@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from statestore.errors import LocationSharedError
+from statestore.errors.state import LocationSharedError
 from statestore.recovery.commit.figures import CommitFigures, F, SizeFigures, StoreFigures, total
 
 FIGURES: Final = "figures"

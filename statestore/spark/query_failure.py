@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 
-from statestore.errors import BatchNotEvaluatedError, EntryPointChangedError, LocationSharedError, StateStoreError
+from statestore.errors import BatchNotEvaluatedError, StateStoreError
 from statestore.errors.root import error_with
+from statestore.errors.run import EntryPointChangedError
+from statestore.errors.state import LocationSharedError
 from statestore.spark.error_record import Bounds, kind_of, record_from, record_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 from pyspark import TaskContext
 
-from statestore.errors import CheckpointLocationError, LocationError, SinkRemembersError
+from statestore.errors import LocationError
+from statestore.errors.state import CheckpointLocationError, SinkRemembersError
 from statestore.recovery.location.schemes import canonical_uri
 from statestore.spark.error_record import AS_A_VALUE, record_from, record_of
 

@@ -124,7 +124,7 @@ def stateful(
         recovery: when snapshots are made, how much history is kept, and who is told of restores; None is the defaults.
         accept_older_checkpoint: go on from a checkpoint that is behind the location, or that another run has given up,
             and give up what was committed since. Without it such a start is refused with CheckpointBehindError or
-            CheckpointAbandonedError; with it, with VersionCollectedError if a file of that version is gone.
+            CheckpointBehindError; with it, with VersionCollectedError if a file of that version is gone.
         max_timestamp_ahead_ms: how far ahead of the clock a record's timestamp may be; None is no bound.
             One that is further ends the query with FutureTimestampError: stream time never goes back.
 

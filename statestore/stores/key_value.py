@@ -15,8 +15,9 @@ from statestore.bytestore.engines.scans import pairs_with_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import Pair, takes_rows
 from statestore.bytestore.row_changes import RowChanges
-from statestore.errors import DeserializationError, FormatError, StoreClosedError
+from statestore.errors import DeserializationError, FormatError
 from statestore.errors.readable import shape_of
+from statestore.errors.state import StoreClosedError
 from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import Serde
 from statestore.format.values.store_format import StoreFormat

@@ -8,7 +8,8 @@ from typing import Any, Final, NoReturn, TypeVar
 import pyarrow as pa
 
 from statestore.bytestore.protocol import Pair
-from statestore.errors import DeserializationError, FormatError, StoreClosedError, StoreError
+from statestore.errors import DeserializationError, FormatError, StoreError
+from statestore.errors.state import StoreClosedError
 from statestore.format.binary_columns import as_one_array
 from statestore.stores.entries.entry_columns import EntryColumns, HeldColumns
 from statestore.stores.iterator import StoreIterator

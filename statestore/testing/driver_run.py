@@ -6,7 +6,9 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from statestore.errors import DriverError, DriverFailedError, InvalidTimestampError, UnknownTopicError
+from statestore.errors import DriverError
+from statestore.errors.harness import DriverFailedError
+from statestore.errors.run import InvalidTimestampError, UnknownTopicError
 from statestore.headers.topic_columns import SinkFields, SourceFields, source_batch
 from statestore.interception.chain import Chain
 from statestore.interception.failures import FailureHandling

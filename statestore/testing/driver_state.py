@@ -23,7 +23,7 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import refuse_skipped_step
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.errors import IncompleteChangelogError
+from statestore.errors.harness import IncompleteChangelogError
 from statestore.format.values.stored_value import upgrade_between
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import StoreBacking, build_stores

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from statestore.errors import JarChecksumError
+from statestore.errors.harness import JarChecksumError
 
 RECORD: Final = Path(__file__).with_name("jars.sha256")
 _CHUNK_BYTES: Final = 1 << 20

@@ -26,7 +26,8 @@ from importlib.metadata import version
 from pathlib import Path
 from subprocess import PIPE, STDOUT
 
-from statestore.errors import HarnessError, JarsUnavailableError, JavaNotFoundError
+from statestore.errors import HarnessError
+from statestore.errors.harness import JarsUnavailableError, JavaNotFoundError
 from statestore.testing.jar_checksums import check_jars, write_record
 
 __all__ = [

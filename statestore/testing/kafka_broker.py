@@ -21,7 +21,7 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, STDOUT
 from types import TracebackType
 
-from statestore.errors import KafkaBrokerError
+from statestore.errors.harness import KafkaBrokerError
 from statestore.testing.jars import SHORT_LIVED_JVM, broker_jars, java_command
 
 __all__ = ["KafkaBroker", "free_ports"]

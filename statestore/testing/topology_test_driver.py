@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from statestore.bytestore.kinds.store_spec import StoreSpec, check_store_name
-from statestore.errors import DriverClosedError, DriverFailedError
+from statestore.errors.harness import DriverClosedError, DriverFailedError
 from statestore.format.serde import Serde
 from statestore.interception.chain import Interceptors, chain_of
 from statestore.interception.dead_letters import DeadLetters

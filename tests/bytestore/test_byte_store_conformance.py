@@ -20,7 +20,7 @@ from statestore.bytestore.upgrades.upgrading import UpgradingByteStore
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.bytestore.write_sets.spilling_write_set import SpilledWrites, SpillingWriteSet
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.errors import StoreClosedError
+from statestore.errors.state import StoreClosedError
 from statestore.format.values.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import Changelog

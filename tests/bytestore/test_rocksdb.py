@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase, list_families
-from statestore.errors import LocalStateCorruptedError, LocalStateLockedError
+from statestore.errors.state import LocalStateCorruptedError, LocalStateLockedError
 
 FAMILY = "store:family"
 ENTRIES = [(b"%06d" % number, b"v" * 200) for number in range(2_000)]

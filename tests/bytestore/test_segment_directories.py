@@ -17,7 +17,8 @@ from statestore.bytestore.kafka_streams.segment_directories import SegmentDirect
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.protocol import Pair
-from statestore.errors import StoreClosedError, StoreError
+from statestore.errors import StoreError
+from statestore.errors.state import StoreClosedError
 from tests.support.byte_store_model import write_to
 from tests.support.golden.task_directories import APPLICATION, SEGMENT_MS, families, spec_of
 

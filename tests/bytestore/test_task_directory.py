@@ -17,14 +17,8 @@ from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import ByteStore
-from statestore.errors import (
-    LocalStateLockedError,
-    StoreClosedError,
-    StoreError,
-    StoreFormatError,
-    UnknownColumnFamilyError,
-    UnknownEntryError,
-)
+from statestore.errors import StoreError, StoreFormatError
+from statestore.errors.state import LocalStateLockedError, StoreClosedError, UnknownColumnFamilyError, UnknownEntryError
 from tests.support.golden.kafka_streams import FIXTURES, dump_task_directory, facts, load_fixture
 from tests.support.golden.task_directories import APPLICATION, as_json, families, logical_entries, spec_of, tree
 

@@ -19,7 +19,8 @@ from statestore.bytestore.protocol import ByteStore, Change
 from statestore.bytestore.upgrades.opening import open_store
 from statestore.bytestore.upgrades.upgrading import UpgradeProgress, UpgradingByteStore, upgradable
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.errors import StoreClosedError, StoreError, StoreFormatError
+from statestore.errors import StoreError, StoreFormatError
+from statestore.errors.state import StoreClosedError
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.value_timestamp import encode_value_timestamp
 from statestore.format.values.versioned_row import encode_latest_row

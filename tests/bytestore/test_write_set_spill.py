@@ -10,7 +10,7 @@ from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.upgrading import UpgradingByteStore, upgradable
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, SpillSpace
 from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
-from statestore.errors import StoreClosedError
+from statestore.errors.state import StoreClosedError
 from tests.support.recovery.spilling import run_on_small_disk, small_space
 
 LIMIT_BYTES = 50 * (ENTRY_BYTES + 10)
@@ -204,7 +204,7 @@ from pathlib import Path
 from tests.support.recovery.spilling import small_space
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
-from statestore.errors import LocalDiskFullError
+from statestore.errors.state import LocalDiskFullError
 
 directory = Path(sys.argv[1], "copy-0.spill")
 with small_space(directory, 1_000_000) as space:

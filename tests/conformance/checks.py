@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from statestore.errors import StoreClosedError, StoreError
+from statestore.errors import StoreError
+from statestore.errors.state import StoreClosedError
 
 
 def closed_iterators_refuse(iterators: Iterable[Any]) -> None:

@@ -10,7 +10,8 @@ import pytest
 from statestore import Headers, ResultOrder, VersionedRecord, VersionedRecordWithHeaders
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, segment_of
 from statestore.bytestore.kinds.versioned_rows import NOT_PUT
-from statestore.errors import StoreClosedError, StoreError
+from statestore.errors import StoreError
+from statestore.errors.state import StoreClosedError
 from statestore.format.records.header_bytes import parse_count
 from tests.conformance import checks
 from tests.conformance.stacks import HEADERS, RECORD_HEADERS, VERSIONED, Stack, cases, stack_of

@@ -22,7 +22,8 @@ from statestore.connect.headers import ConnectHeaders
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Int64
 from statestore.connect.schema import Schema, SchemaAndValue, Struct, Type
-from statestore.errors import ConfigException, ConnectException, DataException, SerializationException
+from statestore.errors import ConfigException, ConnectException, DataException
+from statestore.errors.connect import SerializationException
 from statestore.headers import Headers
 
 

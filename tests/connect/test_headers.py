@@ -16,7 +16,8 @@ from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int
 from statestore.connect.records import ConnectRecord, SinkRecord, SourceRecord
 from statestore.connect.schema import Schema, SchemaAndValue, Struct, Type, same_value
 from statestore.connect.typed_map import TypedMap
-from statestore.errors import DataException, NullValueException, SchemaBuilderException
+from statestore.errors import DataException
+from statestore.errors.connect import NullValueException, SchemaBuilderException
 from statestore.headers import TimestampType
 
 

@@ -27,7 +27,8 @@ from statestore.connect.transforms.header_to import HeaderToValue
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
 from statestore.connect.transforms.transformation import Step, Transformation
 from statestore.connect.transforms.typed_columns import schema_of, type_of_schema
-from statestore.errors import DataException, NullValueException
+from statestore.errors import DataException
+from statestore.errors.connect import NullValueException
 from statestore.format.records.header_columns import HEADERS_TYPE
 from statestore.headers.record_columns import ORIGIN
 

@@ -13,7 +13,8 @@ from statestore.connect.schema import Schema, Struct
 from statestore.connect.transforms.header_from import HeaderFromKey, HeaderFromValue
 from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
-from statestore.errors import ConfigException, DataException, NullValueException
+from statestore.errors import ConfigException, DataException
+from statestore.errors.connect import NullValueException
 
 POINT = Schema.struct({"x": Schema.INT32_SCHEMA, "y": Schema.OPTIONAL_STRING_SCHEMA}, name="pt")
 

@@ -25,7 +25,8 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windowed_serdes import session_windowed_serde, time_windowed_serde
 from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
-from statestore.errors import AggregatesError, InputError, ProcessorError, TopologyError
+from statestore.errors import InputError, ProcessorError, TopologyError
+from statestore.errors.run import AggregatesError
 from statestore.stores.iterator import Windowed
 from statestore.testing import TestRecord, TopologyTestDriver
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.errors import FormatError, NegativeLengthError, TruncatedError
+from statestore.errors import FormatError
+from statestore.errors.data import NegativeLengthError, TruncatedError
 from statestore.format.keys.entry_key import session_key, windowed_key
 from statestore.format.values.buffered_record import BufferedRecord, decode_logged_record, encode_buffered_record
 from statestore.headers import Headers

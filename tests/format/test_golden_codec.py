@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from statestore.errors import FormatError, NegativeLengthError, TruncatedError, VarintError
+from statestore.errors import FormatError
+from statestore.errors.data import NegativeLengthError, TruncatedError, VarintError
 from statestore.format.records.header_bytes import decode_headers, encode_headers
 from statestore.format.records.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
 from statestore.format.values import value_timestamp as timestamped

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.errors import NegativeLengthError, TruncatedError
+from statestore.errors.data import NegativeLengthError, TruncatedError
 from statestore.format.records.header_bytes import (
     decode_headers,
     encode_headers,

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from statestore.errors import FormatError, NegativeLengthError, TruncatedError, VarintError
+from statestore.errors import FormatError
+from statestore.errors.data import NegativeLengthError, TruncatedError, VarintError
 from statestore.format.records.header_bytes import decode_headers, encode_headers, parse_count
 from statestore.format.records.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
 from tests.support.row_errors import check_row_named

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.errors import FormatError, NegativeLengthError, TruncatedError, VarintError
+from statestore.errors import FormatError
+from statestore.errors.data import NegativeLengthError, TruncatedError, VarintError
 from statestore.format.offset_checkpoint import decode_offset_checkpoint
 from statestore.format.position import decode_position
 from statestore.format.records.header_bytes import decode_headers, encode_headers

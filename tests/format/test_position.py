@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from statestore.errors import FormatError, TruncatedError
+from statestore.errors import FormatError
+from statestore.errors.data import TruncatedError
 from statestore.format import position as codec
 from tests.support.golden.kafka_streams import FIXTURES, load_fixture
 

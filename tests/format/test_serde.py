@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.errors import DeserializationError, SerdeError, SerializationError
+from statestore.errors import DeserializationError, SerializationError
+from statestore.errors.data import SerdeError
 from statestore.format.serde import Serde, Serdes
 
 JSON = st.recursive(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.errors import TruncatedError
+from statestore.errors.data import TruncatedError
 from statestore.format.values.value_timestamp import (
     convert_to_timestamped_format,
     encode_value_timestamp,

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.errors import FormatError, TruncatedError, VarintError
+from statestore.errors import FormatError
+from statestore.errors.data import TruncatedError, VarintError
 from statestore.format.varint import (
     INT32_MAX,
     INT32_MIN,

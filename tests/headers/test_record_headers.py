@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.errors import FormatError, HeadersFrozenError, TruncatedError
+from statestore.errors import FormatError, HeadersFrozenError
+from statestore.errors.data import TruncatedError
 from statestore.format.records.header_bytes import decode_headers, encode_headers, parse_count
 from statestore.headers import Header, Headers
 

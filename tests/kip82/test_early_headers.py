@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.errors import FormatError, LossyHeadersError, TruncatedError
+from statestore.errors import FormatError, LossyHeadersError
+from statestore.errors.data import TruncatedError
 from statestore.headers import Headers
 from statestore.kip82.early_headers import EarlyHeaders, encode_early_headers
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from statestore.errors import DeserializationError, TruncatedError
+from statestore.errors import DeserializationError
+from statestore.errors.data import TruncatedError
 from statestore.headers import ConsumerRecord, Headers, TimestampType
 from statestore.kip82.wrapped_values import WrappedValueImporter
 

@@ -15,15 +15,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from statestore.errors import (
-    AccessDeniedError,
-    ChainIncompleteError,
-    ChainOrderError,
-    ConfigException,
-    RecordRefusedError,
-    TokenRefusedError,
-    UnknownKeyIdError,
-)
+from statestore.errors import AccessDeniedError, ConfigException, RecordRefusedError, TokenRefusedError
+from statestore.errors.middleware import ChainIncompleteError, ChainOrderError, UnknownKeyIdError
 from statestore.headers import Headers
 from statestore.interception.chain import chain_of
 from statestore.middleware import Chain

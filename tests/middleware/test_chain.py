@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore import ConsumerRecord, Headers, ProducerRecord
-from statestore.errors import ChainOrderError, ConfigException, ProcessorError, RecordRefusedError
+from statestore.errors import ConfigException, ProcessorError, RecordRefusedError
+from statestore.errors.middleware import ChainOrderError
 from statestore.format.records.header_bytes import parse_count
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.topic_columns import (

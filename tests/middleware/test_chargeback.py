@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore import BatchProcessor, Processor, Record, RecordColumns, Serdes, Topology
-from statestore.errors import ChainOrderError, ConfigException, TrailRefusedError
+from statestore.errors import ConfigException
+from statestore.errors.middleware import ChainOrderError, TrailRefusedError
 from statestore.format.keys.entry_key import key_at_front
 from statestore.headers import Headers, size_of, to_record_v2
 from statestore.middleware import Chain

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Topology
-from statestore.errors import ChainOrderError, ClaimError, ClaimMissingError, ConfigException, LocationError
+from statestore.errors import ConfigException, LocationError
+from statestore.errors.middleware import ChainOrderError, ClaimError, ClaimMissingError
 from statestore.middleware import Chain, EmittedRecord, Interceptor
 from statestore.middleware.size.claim_check import CLAIM_CHECK_HEADER, ClaimCheck, delete_objects
 from statestore.testing import TestRecord, TopologyTestDriver

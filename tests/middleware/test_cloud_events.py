@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore import ConsumerRecord, ProducerRecord, Serdes, Topology
-from statestore.errors import ChainOrderError, CloudEventRefusedError, ConfigException
+from statestore.errors import ConfigException
+from statestore.errors.middleware import ChainOrderError, CloudEventRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import Chain, Interceptor
 from statestore.middleware.schemas import cloud_events as ce

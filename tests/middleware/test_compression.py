@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore import ConsumerRecord, Headers, ProducerRecord
-from statestore.errors import (
+from statestore.errors import ConfigException
+from statestore.errors.middleware import (
     ChainOrderError,
     CompressedValueError,
-    ConfigException,
     DecompressionLimitError,
     ExtraMissingError,
 )

@@ -13,15 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore import Serdes
-from statestore.errors import (
-    ChainOrderError,
-    CiphertextRefusedError,
-    ConfigException,
-    DeserializationError,
-    KeyUnusableError,
-    SerializationError,
-    UnknownKeyIdError,
-)
+from statestore.errors import ConfigException, DeserializationError, SerializationError
+from statestore.errors.middleware import ChainOrderError, CiphertextRefusedError, KeyUnusableError, UnknownKeyIdError
 from statestore.headers import Headers
 from statestore.middleware import Chain, Interceptor
 from statestore.middleware.security.encryption import (

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.errors import ConfigException, ExpiryHeaderError, FormatError, RecordExpiredError
+from statestore.errors import ConfigException, FormatError
+from statestore.errors.middleware import ExpiryHeaderError, RecordExpiredError
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_in_headers, expiry_value
 from statestore.middleware import Chain
 from statestore.middleware.lifetime.expiry import ExpiryHeader

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from statestore.errors import ExtraMissingError
+from statestore.errors.middleware import ExtraMissingError
 from statestore.middleware.extras import extra
 
 LIBRARIES = ("confluent_kafka", "fastavro", "msgpack", "opentelemetry", "cryptography", "zstandard", "jwt", "cedarpy")

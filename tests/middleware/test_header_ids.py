@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore import Headers
-from statestore.errors import ChainOrderError, CompactHeadersError, ConfigException, FormatError, HeaderRangeError
+from statestore.errors import ConfigException, FormatError
+from statestore.errors.middleware import ChainOrderError, CompactHeadersError, HeaderRangeError
 from statestore.format.records.header_bytes import parse_count
 from statestore.kip82.id_headers import HeaderIds, from_id_bytes, to_id_bytes
 from statestore.middleware import Chain, Interceptor

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore import ConsumerRecord, Headers
-from statestore.errors import ConfigException, HeaderLimitError
+from statestore.errors import ConfigException
+from statestore.errors.middleware import HeaderLimitError
 from statestore.format.records.header_bytes import parse_count
 from statestore.format.varint import encode_varint
 from statestore.headers.topic_columns import SourceFields, source_batch

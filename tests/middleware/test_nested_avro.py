@@ -10,7 +10,8 @@ from confluent_kafka.schema_registry import Schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore.errors import IncompatibleSchemaError, SerializationError
+from statestore.errors import SerializationError
+from statestore.errors.schema_registry import IncompatibleSchemaError
 from statestore.middleware.schemas.schema_registry import IdPlace, avro_serde
 from tests.support.avro_schemas import confluent, read, record_of, written
 

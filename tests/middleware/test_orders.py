@@ -20,7 +20,7 @@ import pytest
 import statestore.middleware
 from statestore import ConsumerRecord, ProducerRecord, Topology
 from statestore.bytestore.engines.memory import MemoryByteStore
-from statestore.errors import ChainIncompleteError, ChainOrderError
+from statestore.errors.middleware import ChainIncompleteError, ChainOrderError
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
 from statestore.headers.topic_columns import source_batch, source_records
 from statestore.interception.failures import raise_refusal

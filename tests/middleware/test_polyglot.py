@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore import Headers, Serdes, Topology
-from statestore.errors import DeserializationError, SchemaIdError, SerializationError, UnknownContentTypeError
+from statestore.errors import DeserializationError, SerializationError
+from statestore.errors.schema_registry import SchemaIdError, UnknownContentTypeError
 from statestore.middleware.schemas import polyglot
 from statestore.middleware.schemas.content_type import ContentType
 from statestore.middleware.schemas.schema_registry import ConfluentRegistry, avro_serde

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from statestore import Serdes
-from statestore.errors import UnknownKeyIdError
+from statestore.errors.middleware import UnknownKeyIdError
 from statestore.middleware import EmittedRecord, Interceptor
 from statestore.middleware.security.auth import TOKEN_HEADER, Authentication, TokenKey
 from statestore.middleware.security.encryption import Encryption, HeaderEncryption

@@ -10,13 +10,9 @@ import pyarrow as pa
 import pytest
 
 from statestore import ConsumerRecord, Headers, Processor, ProcessorContext, ProducerRecord, Record, Serdes, Topology
-from statestore.errors import (
-    ChainOrderError,
-    ConfigException,
-    RegistryUnavailableError,
-    SchemaRefusedError,
-    StateStoreError,
-)
+from statestore.errors import ConfigException, StateStoreError
+from statestore.errors.middleware import ChainOrderError
+from statestore.errors.schema_registry import RegistryUnavailableError, SchemaRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import Chain, Interceptor
 from statestore.middleware.schemas import schema_registry as sr

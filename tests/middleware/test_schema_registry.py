@@ -29,15 +29,13 @@ from statestore import (
     Topology,
     ValueTimestampHeaders,
 )
-from statestore.errors import (
-    DataException,
-    DeserializationError,
+from statestore.errors import DataException, DeserializationError, SerializationError
+from statestore.errors.schema_registry import (
     IncompatibleSchemaError,
     RegistryUnavailableError,
     SchemaIdError,
     SchemaNotFoundError,
     SchemaRejectedError,
-    SerializationError,
 )
 from statestore.middleware.schemas import schema_registry as sr
 from statestore.middleware.schemas.schema_registry import IdPlace, avro_serde

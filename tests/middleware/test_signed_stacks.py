@@ -15,7 +15,8 @@ from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import get_current_span
 
-from statestore.errors import ChainOrderError, SignatureRefusedError
+from statestore.errors import SignatureRefusedError
+from statestore.errors.middleware import ChainOrderError
 from statestore.kip82.id_headers import HeaderIds
 from statestore.middleware import Chain, EmittedRecord, Interceptor
 from statestore.middleware.lifetime.expiry import ExpiryHeader

@@ -15,13 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore.errors import (
-    ChainOrderError,
-    ConfigException,
-    KeyUnusableError,
-    SignatureRefusedError,
-    UnknownKeyIdError,
-)
+from statestore.errors import ConfigException, SignatureRefusedError
+from statestore.errors.middleware import ChainOrderError, KeyUnusableError, UnknownKeyIdError
 from statestore.kip82.id_headers import HeaderIds
 from statestore.middleware import Chain
 from statestore.middleware.lifetime.expiry import ExpiryHeader

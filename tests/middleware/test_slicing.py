@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore import ProducerRecord, Serdes, Topology
-from statestore.errors import ChainOrderError, ConfigException, ProcessorError, SliceError, SlicesIncompleteError
+from statestore.errors import ConfigException, ProcessorError
+from statestore.errors.middleware import ChainOrderError, SliceError, SlicesIncompleteError
 from statestore.headers import Headers
 from statestore.middleware import Chain, EmittedRecord, Interceptor
 from statestore.middleware.size.slicing import CHUNK_HEADER, Slicing

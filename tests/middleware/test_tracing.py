@@ -16,7 +16,8 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased,
 from opentelemetry.trace import SpanKind, StatusCode
 
 from statestore import ConsumerRecord, Headers, ProducerRecord, Record, RecordColumns
-from statestore.errors import ChainOrderError, ConfigException
+from statestore.errors import ConfigException
+from statestore.errors.middleware import ChainOrderError
 from statestore.headers.record_columns import ORIGIN
 from statestore.interception.chain import chain_of
 from statestore.middleware import Chain, Interceptor

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore import ConsumerRecord, Headers, Processor, Record, Serdes, Topology
-from statestore.errors import ConfigException, TrailRefusedError
+from statestore.errors import ConfigException
+from statestore.errors.middleware import TrailRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import Chain
 from statestore.middleware.lineage.trail import MAX_ENTRIES, TRAIL_HEADER, Entry, PaperTrail, Trail, read_trail

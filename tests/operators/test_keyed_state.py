@@ -23,7 +23,8 @@ from statestore import (
 )
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.errors import SerializationError, StateHandleError
+from statestore.errors import SerializationError
+from statestore.errors.run import StateHandleError
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.processor_metadata import ProcessorMetadata
 from statestore.processor.punctuation import Punctuations

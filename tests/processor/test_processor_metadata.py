@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import pytest
 
 from statestore import BatchProcessor, Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
-from statestore.errors import ProcessorError, ProcessorMetadataError, TopologyError
+from statestore.errors import ProcessorError, TopologyError
+from statestore.errors.run import ProcessorMetadataError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.topic_columns import SourceFields, source_batch
 from statestore.processor.context import TaskRecordContext

@@ -9,7 +9,8 @@ import pytest
 from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.errors import DeserializationError, ProcessorError, SerializationError, TopologyError, UnknownTopicError
+from statestore.errors import DeserializationError, ProcessorError, SerializationError, TopologyError
+from statestore.errors.run import UnknownTopicError
 from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.headers.topic_columns import SourceFields
 from statestore.interception.failures import FailureHandling

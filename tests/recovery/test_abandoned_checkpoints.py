@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from statestore.errors import CheckpointAbandonedError, CheckpointBehindError, VersionCollectedError
+from statestore.errors import CheckpointBehindError, VersionCollectedError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.fences.run_fences import RunFences
 from statestore.recovery.local.local_directory import LocalDirectory
@@ -48,7 +48,7 @@ def test_a_checkpoint_that_was_given_up_is_refused_although_its_version_is_highe
     first = advance(shard, shard.start(), 20)
     second = advance(run(shard, "run2", accept_older_checkpoint=True), first[5], 11)
     before = files(shard)
-    with pytest.raises(CheckpointAbandonedError, match=r"version 20 .* run run2 .* after version 5") as given_up:
+    with pytest.raises(CheckpointBehindError, match=r"version 20 .* run run2 .* after version 5") as given_up:
         advance(run(shard, "run3"), first[-1], 21)
     assert (given_up.value.shard, given_up.value.version, given_up.value.since) == (0, 20, 5)
     assert "run run2" in given_up.value.by
@@ -62,7 +62,7 @@ def test_a_checkpoint_that_was_given_up_is_taken_if_that_is_said(shard: Shard) -
     second = advance(run(shard, "run2", accept_older_checkpoint=True), first[5], 11)
     third = advance(run(shard, "run3", accept_older_checkpoint=True), first[-1], 21)
     assert run(shard, "reader").content(third[-1]) == {b"k": stored(b"run3 21")}
-    with pytest.raises(CheckpointAbandonedError, match=r"version 11 .* run run3 .* after version 5"):
+    with pytest.raises(CheckpointBehindError, match=r"version 11 .* run run3 .* after version 5"):
         advance(run(shard, "run4"), second[-1], 12)
     with pytest.raises(CheckpointBehindError, match="version 20 was committed here by run run1"):
         advance(run(shard, "run5"), first[19], 20)
@@ -74,7 +74,7 @@ def test_a_checkpoint_at_the_version_where_another_history_went_on(shard: Shard)
     first = advance(shard, shard.start(), 10)
     second = advance(run(shard, "run2", accept_older_checkpoint=True), first[5], 10)
     on = advance(run(shard, "run3"), second[-1], 11)
-    with pytest.raises(CheckpointAbandonedError, match=r"run run2 .* after version 5"):
+    with pytest.raises(CheckpointBehindError, match=r"run run2 .* after version 5"):
         advance(run(shard, "run4"), first[-1], 11)
     with pytest.raises(CheckpointBehindError, match="version 10 was committed here by run run2"):
         advance(run(shard, "run5"), second[-2], 10)
@@ -84,7 +84,7 @@ def test_a_checkpoint_at_the_version_where_another_history_went_on(shard: Shard)
 def test_one_batch_after_going_back_is_enough_to_refuse_what_was_given_up(shard: Shard) -> None:
     first = advance(shard, shard.start(), 6)
     advance(run(shard, "run2", accept_older_checkpoint=True), first[3], 4)
-    with pytest.raises(CheckpointAbandonedError, match="after version 3"):
+    with pytest.raises(CheckpointBehindError, match="after version 3"):
         advance(run(shard, "run3"), first[-1], 7)
 
 
@@ -119,7 +119,7 @@ def test_fences_of_older_releases_give_up_by_version(shard: Shard) -> None:
     for fence in (shard.home / "state/shards/0000/deltas").glob("*.fence"):
         version = 5 if "run2" in fence.name else 0
         fence.write_text(f'{{"format": 1, "run": "x", "version": {version}, "host": "h", "time_ms": 5}}')
-    with pytest.raises(CheckpointAbandonedError, match="after version 5"):
+    with pytest.raises(CheckpointBehindError, match="after version 5"):
         advance(run(shard, "run3"), first[-1], 21)
 
 

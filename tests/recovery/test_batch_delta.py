@@ -11,12 +11,8 @@ import pytest
 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.write_sets.spilling import SpillSpace
-from statestore.errors import (
-    DurableFileCorruptedError,
-    LocalDirectoryError,
-    LocalDiskFullError,
-    SpilledDeltaCorruptedError,
-)
+from statestore.errors import LocalDirectoryError
+from statestore.errors.state import DurableFileCorruptedError, LocalDiskFullError, SpilledDeltaCorruptedError
 from statestore.format.records.header_bytes import encode_headers
 from statestore.format.records.header_columns import HEADERS_TYPE
 from statestore.format.values.store_format import StoreFormat

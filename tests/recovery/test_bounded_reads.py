@@ -9,12 +9,8 @@ from typing import Any
 
 import pytest
 
-from statestore.errors import (
-    DurableFileCorruptedError,
-    LocationBusyError,
-    LocationNotWritableError,
-    StateUnfinishedError,
-)
+from statestore.errors import LocationBusyError
+from statestore.errors.state import DurableFileCorruptedError, LocationNotWritableError, StateUnfinishedError
 from statestore.recovery.commit.delta import DeltaInfo
 from statestore.recovery.commit.initial_state import initial_name, initial_pointer, write_initial_pointer
 from statestore.recovery.commit.manifest import read_manifest

@@ -7,13 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from statestore.errors import (
-    DurableFileCorruptedError,
-    DurableFileMissingError,
-    LocalDirectoryError,
-    LocalStateCorruptedError,
-    StateStoreError,
-)
+from statestore.errors import LocalDirectoryError, StateStoreError
+from statestore.errors.state import DurableFileCorruptedError, DurableFileMissingError, LocalStateCorruptedError
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.snapshots.options import RecoveryOptions

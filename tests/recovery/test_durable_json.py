@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from statestore.errors import DurableFileCorruptedError
+from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.json_fields import MALFORMED
 from statestore.recovery.fences.fence import Fence, read_fences, write_fence
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json

@@ -6,13 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from statestore.errors import (
-    AttemptOutdatedError,
-    CheckpointAbandonedError,
-    CheckpointBehindError,
-    LocationError,
-    RunFencedError,
-)
+from statestore.errors import CheckpointBehindError, LocationError, RunFencedError
+from statestore.errors.state import AttemptOutdatedError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.fences.fence import read_fences
 from statestore.recovery.location.durable_location import DurableLocation
@@ -110,7 +105,7 @@ def test_runs_that_take_over_from_each_other_damage_nothing(shard: Shard) -> Non
     with pytest.raises(RunFencedError, match="run b"):
         put(first, of_first, b"a2")
     of_second = put(second, put(second, of_second, b"b2"), b"b3")
-    with pytest.raises(CheckpointAbandonedError, match="run b"):
+    with pytest.raises(CheckpointBehindError, match="run b"):
         put(again(shard, "c"), of_first, b"c1")
     chosen = again(shard, "d", accept_older_checkpoint=True)
     of_chosen = put(chosen, of_first, b"d1")

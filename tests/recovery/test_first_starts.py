@@ -11,14 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from statestore.errors import (
-    LocationBusyError,
-    LocationMismatchError,
-    NewStateError,
-    StateUnfinishedError,
-    TargetNotEmptyError,
-    TopologyChangedError,
-)
+from statestore.errors import LocationBusyError, NewStateError, TargetNotEmptyError, TopologyChangedError
+from statestore.errors.state import LocationMismatchError, StateUnfinishedError
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import NewState

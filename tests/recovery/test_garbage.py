@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from statestore.errors import DurableFileMissingError
+from statestore.errors.state import DurableFileMissingError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.local_disk import partial_name

@@ -8,13 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore.errors import (
-    CheckpointAbandonedError,
-    CheckpointBehindError,
-    LocationError,
-    RunFencedError,
-    VersionCollectedError,
-)
+from statestore.errors import CheckpointBehindError, LocationError, RunFencedError, VersionCollectedError
 from statestore.recovery.commit.manifest import Manifest, SnapshotFile
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
 from statestore.recovery.fences.fence import Fence
@@ -95,7 +89,7 @@ class World:
         lost = [c for c in self.commits if c.is_proven and not c.is_given_up and c not in history]
         try:
             fences.hold(at.pointer)
-        except (CheckpointBehindError, CheckpointAbandonedError):
+        except CheckpointBehindError:
             assert not accept
             elsewhere = [c for c in self.commits if c not in history and c is not self.commits[0]]
             # What an attempt wrote that Spark did not take looks like a commit.
@@ -295,9 +289,9 @@ def test_of_two_copies_of_a_checkpoint_that_enter_at_once_the_one_that_writes_go
     of_one, of_other = (committed(location, run, CommitPointer("s", 0)) for run in ("one", "other"))
     made: list[CommitPointer] = []
     location.before_fence = lambda: made.append(committed(location, "r5", of_other))
-    with pytest.raises((CheckpointAbandonedError, RunFencedError)):
+    with pytest.raises((CheckpointBehindError, RunFencedError)):
         committed(location, "r9" if is_later else "r2", of_one)
-    with pytest.raises(CheckpointAbandonedError, match="run other"):
+    with pytest.raises(CheckpointBehindError, match="run other"):
         committed(location, "again", of_one)
     # Spark has not taken what was written, or has.
     assert RunFences(location, "restart").hold(of_other) == 4

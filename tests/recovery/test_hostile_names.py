@@ -11,14 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from statestore.errors import (
-    CommitPointerError,
-    DurableFileCorruptedError,
-    FormatError,
-    LocationError,
-    StateStoreError,
-    UnsafeNameError,
-)
+from statestore.errors import FormatError, LocationError, StateStoreError
+from statestore.errors.state import CommitPointerError, DurableFileCorruptedError, UnsafeNameError
 from statestore.recovery.commit.delta import Delta, DeltaInfo, encode_delta
 from statestore.recovery.commit.initial_state import initial_pointer, write_initial_pointer
 from statestore.recovery.commit.manifest import Manifest

@@ -11,7 +11,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pytest
 
-from statestore.errors import LocalDirectoryError, LocalDiskFullError, LocationError, LocationNotWritableError
+from statestore.errors import LocalDirectoryError, LocationError
+from statestore.errors.state import LocalDiskFullError, LocationNotWritableError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.local_disk import LocalDisk, is_partial, partial_name
 from statestore.recovery.location.retrying import Retrying

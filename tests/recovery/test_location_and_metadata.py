@@ -9,15 +9,14 @@ import pytest
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import (
-    DurableFileCorruptedError,
     FormatError,
     LocationError,
     LocationInUseError,
-    LocationNotWritableError,
     ShardCountChangedError,
     StoreFormatError,
     TopologyChangedError,
 )
+from statestore.errors.state import DurableFileCorruptedError, LocationNotWritableError
 from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.location.durable_location import DurableLocation

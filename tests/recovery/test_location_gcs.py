@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from statestore.errors import LocationError, LocationNotWritableError
+from statestore.errors import LocationError
+from statestore.errors.state import LocationNotWritableError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.retrying import Retrying
 from tests.support.recovery import MAX_BYTES

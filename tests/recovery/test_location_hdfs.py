@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from statestore.errors import LocationError, LocationInUseError, LocationNotWritableError
+from statestore.errors import LocationError, LocationInUseError
+from statestore.errors.state import LocationNotWritableError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.retrying import Retrying
 from statestore.recovery.metadata.ownership import claim

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from statestore.errors import LocationError, LocationNotWritableError
+from statestore.errors import LocationError
+from statestore.errors.state import LocationNotWritableError
 from statestore.recovery.location.durable_files import Content
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.retrying import Retrying

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, SnapshotFormatError
+from statestore.errors.state import DurableFileCorruptedError, DurableFileMissingError, SnapshotFormatError
 from statestore.recovery.commit.manifest import Manifest, SnapshotFile, read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
 from statestore.recovery.location.digests import digest

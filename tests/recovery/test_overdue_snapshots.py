@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from statestore.errors import SnapshotOverdueError
+from statestore.errors.state import SnapshotOverdueError
 from statestore.recovery.commit.figures import CommitFigures
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.snapshots.options import RecoveryOptions

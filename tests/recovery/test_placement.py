@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.errors import KeyPlacementError, NewStateError, UnknownRecordKeyError
+from statestore.errors import NewStateError
+from statestore.errors.new_state import KeyPlacementError, UnknownRecordKeyError
 from statestore.format.keys.partitioner import partition_column
 from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.making.logical_writes import LogicalWrite

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from statestore.errors import CommitPointerError, UnreadableCommitError
+from statestore.errors.state import CommitPointerError, UnreadableCommitError
 from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuation
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from tests.support.recovery.shards import Shard, stored

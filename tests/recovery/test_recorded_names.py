@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from statestore.errors import UnsafeNameError
+from statestore.errors.state import UnsafeNameError
 from statestore.recovery.location.recorded_names import is_relative_name, path_part
 
 

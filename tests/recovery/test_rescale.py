@@ -4,13 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from statestore.errors import (
-    KeyPlacementError,
-    NewStateError,
-    StateCheckError,
-    TargetNotEmptyError,
-    UnknownRecordKeyError,
-)
+from statestore.errors import NewStateError, TargetNotEmptyError
+from statestore.errors.new_state import KeyPlacementError, StateCheckError, UnknownRecordKeyError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import MARKER_NAME, NewState
 from statestore.recovery.making.state_filling import ShardFilling

@@ -17,7 +17,8 @@ from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
-from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, FormatError
+from statestore.errors import FormatError
+from statestore.errors.state import DurableFileCorruptedError, DurableFileMissingError
 from statestore.format.keys.due_key import timer_key
 from statestore.format.keys.entry_key import list_entry_key, map_entry_key, sized
 from statestore.format.values.store_format import StoreFormat

@@ -12,7 +12,7 @@ from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.write_sets.spilling import SpillSpace
-from statestore.errors import DurableFileCorruptedError, DurableFileMissingError
+from statestore.errors.state import DurableFileCorruptedError, DurableFileMissingError
 from statestore.format.keys.window_key import encode_window_key
 from statestore.format.records.header_bytes import encode_headers
 from statestore.format.values.store_format import StoreFormat

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from statestore.errors import DurableFileCorruptedError, DurableFileMissingError
+from statestore.errors.state import DurableFileCorruptedError, DurableFileMissingError
 from statestore.recovery.commit.manifest import Manifest, SnapshotFile
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
 from statestore.recovery.location.digests import digest

@@ -2,7 +2,7 @@
 
 import pytest
 
-from statestore.errors import TooManyShardsError
+from statestore.errors.new_state import TooManyShardsError
 from statestore.recovery.metadata.routing import MAX_SHARDS, refuse_too_many_shards, routing_numbers, spark_hash
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from statestore.errors import (
+from statestore.errors.state import (
     CommitPointerError,
     DurableFileCorruptedError,
     DurableFileMissingError,

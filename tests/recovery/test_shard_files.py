@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from statestore.errors import UnsafeNameError
+from statestore.errors.state import UnsafeNameError
 from statestore.recovery.location import shard_files as files
 from statestore.recovery.location.shard_files import FenceName, Written
 

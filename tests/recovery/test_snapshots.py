@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from statestore.errors import (
+from statestore.errors.state import (
     DurableFileCorruptedError,
     DurableFileMissingError,
     LocationNotWritableError,

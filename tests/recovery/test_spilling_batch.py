@@ -9,7 +9,8 @@ import pytest
 
 from statestore import Headers, Serdes, Stores
 from statestore.bytestore.engines.memory_budget import MemoryBudget
-from statestore.errors import LocalDirectoryError, SpilledDeltaCorruptedError
+from statestore.errors import LocalDirectoryError
+from statestore.errors.state import SpilledDeltaCorruptedError
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import split_stored
 from statestore.processor.context import TaskRecordContext
@@ -181,7 +182,7 @@ from dataclasses import replace
 from pathlib import Path
 from tests.support.recovery.shards import Shard, stored
 from tests.support.recovery.spilling import SMALL
-from statestore.errors import LocalDiskFullError
+from statestore.errors.state import LocalDiskFullError
 from statestore.recovery.local.local_directory import LocalDirectory
 
 shard = Shard(Path(sys.argv[2]))

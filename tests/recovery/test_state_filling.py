@@ -8,12 +8,12 @@ import pytest
 from statestore.errors import (
     FormatError,
     ShardCountChangedError,
-    StateCheckError,
-    StateUnfinishedError,
     StoreFormatError,
     TargetNotEmptyError,
     TopologyChangedError,
 )
+from statestore.errors.new_state import StateCheckError
+from statestore.errors.state import StateUnfinishedError
 from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.local.local_directory import LocalDirectory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from statestore.errors import StateCheckError
+from statestore.errors.new_state import StateCheckError
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.tally import Tally
 

@@ -23,7 +23,12 @@ from typing import Any
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.protocol import Change, Pair
-from statestore.errors import LocalDiskFullError, LocalStateCorruptedError, LocalStateLockedError, StoreClosedError
+from statestore.errors.state import (
+    LocalDiskFullError,
+    LocalStateCorruptedError,
+    LocalStateLockedError,
+    StoreClosedError,
+)
 from tests.simulation.decisions import DB_CHECKPOINT, DB_CLOSE, DB_OPEN, DB_WRITE, Effect
 from tests.simulation.scheduler import Process, Scheduler
 

@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.errors import (
-    AttemptOutdatedError,
     CheckpointBehindError,
-    DurableFileMissingError,
     LocalDirectoryError,
-    LocalDiskFullError,
-    LocalStateCorruptedError,
     LocationBusyError,
     LocationError,
     LocationInUseError,
-    LocationNotWritableError,
     RunFencedError,
     ShardCountChangedError,
     StateStoreError,
-    StateUnfinishedError,
     StoreError,
     TopologyChangedError,
+)
+from statestore.errors.state import (
+    AttemptOutdatedError,
+    DurableFileMissingError,
+    LocalDiskFullError,
+    LocalStateCorruptedError,
+    LocationNotWritableError,
+    StateUnfinishedError,
 )
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.manifest import Manifest
@@ -468,7 +470,7 @@ class Oracle:
             return (bool(fences) and fences[-1].run != driver.run_id) or self._has_looked_twice(driver)
         if isinstance(failure, AttemptOutdatedError):
             return driver.ended or attempt.number < driver.batch or attempt.task.succeeded
-        if isinstance(failure, CheckpointBehindError) or type(failure).__name__ == "CheckpointAbandonedError":
+        if isinstance(failure, CheckpointBehindError):
             # Where runs replace each other's pointers, a pointer may be on a line that its own checkpoint has left.
             mixed = driver.start.checkpoint.is_mixed(shard)
             return not driver.start.accept_older and (

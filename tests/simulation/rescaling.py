@@ -12,13 +12,8 @@ from typing import TYPE_CHECKING, Any
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE
 from statestore.bytestore.kinds.store_spec import StoreKind
-from statestore.errors import (
-    DurableFileMissingError,
-    LocationBusyError,
-    LocationNotWritableError,
-    StateStoreError,
-    TargetNotEmptyError,
-)
+from statestore.errors import LocationBusyError, StateStoreError, TargetNotEmptyError
+from statestore.errors.state import DurableFileMissingError, LocationNotWritableError
 from statestore.format.keys.session_key import SESSION_SUFFIX_SIZE
 from statestore.format.keys.window_key import WINDOW_SUFFIX_SIZE
 from statestore.processor.context import TaskRecordContext

@@ -358,7 +358,6 @@ class WorkerDiedError(StateStoreError):
 def ends_for_good(failure: BaseException | None) -> bool:
     """Return whether it makes no sense to start a query again that ended so."""
     return failure is not None and type(failure).__name__ in (
-        "CheckpointAbandonedError",
         "CheckpointBehindError",
         "VersionCollectedError",
         "RunFencedError",

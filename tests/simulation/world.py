@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from statestore.errors import DurableFileMissingError, LocationBusyError, TargetNotEmptyError
+from statestore.errors import LocationBusyError, TargetNotEmptyError
+from statestore.errors.state import DurableFileMissingError
 from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
@@ -340,7 +341,7 @@ class World:
         checkpoint = site.checkpoints[0] if last is None else last.start.checkpoint
         before = [self.committed_pointer(checkpoint, s, checkpoint.committed).version for s in range(site.shards)]
         driver = self._run(Start(checkpoint, 1, topology=self.topology, accept_change=True), wait=True)
-        if type(driver.failure).__name__ in ("CheckpointBehindError", "CheckpointAbandonedError"):
+        if type(driver.failure).__name__ == "CheckpointBehindError":
             # It was judged: another copy was at work.
             driver = self._run(replace(driver.start, accept_older=True), wait=True)
         if type(driver.failure).__name__ in ("DurableFileMissingError", "VersionCollectedError"):

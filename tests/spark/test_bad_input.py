@@ -19,14 +19,13 @@ from statestore import Processor, Record, Serdes, Stores, Topology
 from statestore.errors import (
     InputError,
     InputSchemaError,
-    LocationNotWritableError,
-    ModuleNotOnWorkersError,
-    NotPicklableError,
     ShardCountChangedError,
     StateStoreError,
     TopologyChangedError,
     TopologyError,
 )
+from statestore.errors.run import ModuleNotOnWorkersError, NotPicklableError
+from statestore.errors.state import LocationNotWritableError
 from statestore.middleware.security.signing import Signing
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.spark import error_of, read_pointers, read_store, stateful
@@ -129,9 +128,9 @@ def with_row(query: OrderQuery, **columns: str) -> Any:
 BAD_RECORDS = {
     TRANSFORM: [("value", """binary('{"x": 1}')""", "ProcessorError: node 'total' failed on {record}: KeyError")],
     APPLY: [
-        ("key", "null", "NullKeyError: {record} has a null key"),
-        ("timestamp", "null", "InvalidTimestampError: {record} has the timestamp None"),
-        ("timestamp", "timestamp_micros(-1)", "InvalidTimestampError: {record} has the timestamp -1"),
+        ("key", "null", "InputError: {record} has a null key"),
+        ("timestamp", "null", "InputError: {record} has the timestamp None"),
+        ("timestamp", "timestamp_micros(-1)", "InputError: {record} has the timestamp -1"),
         ("value", "binary('not json')", "DeserializationError: source 'orders' can't read {record}"),
     ],
 }
@@ -240,9 +239,7 @@ def test_a_second_query_on_the_same_location_is_refused(order_query: OrderQuery)
 def test_a_checkpoint_of_another_location_is_refused(order_query: OrderQuery) -> None:
     run_first_orders(order_query)
     order_query.add(ORDERS[30:])
-    with pytest.raises(
-        StreamingQueryException, match=r"LocationMismatchError.*Start the query with the state_location"
-    ):
+    with pytest.raises(StreamingQueryException, match=r"LocationError.*Start the query with the state_location"):
         order_query.run(state_location=order_query.home / "empty")
     order_query.run()
     assert order_query.totals() == expected_totals(ORDERS)

@@ -12,13 +12,8 @@ from hypothesis import strategies as st
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructField, StructType
 
 from statestore.bytestore.write_sets.spilling import SpillSpace
-from statestore.errors import (
-    FutureTimestampError,
-    InputHeadersError,
-    InputSchemaError,
-    InvalidTimestampError,
-    NullKeyError,
-)
+from statestore.errors import InputSchemaError
+from statestore.errors.run import FutureTimestampError, InputHeadersError, InvalidTimestampError, NullKeyError
 from statestore.format.keys.partitioner import partition_column
 from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.format.records.header_columns import HEADERS_TYPE

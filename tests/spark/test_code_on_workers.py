@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 
 import statestore.connect
 from statestore import Processor, Record, Serdes, Topology
-from statestore.errors import NotPicklableError
+from statestore.errors.run import NotPicklableError
 from statestore.interception.failures import FailureHandling
 from statestore.spark.code_on_workers import _missing, _pickled_parts, imported_modules, own_modules
 

@@ -22,14 +22,8 @@ from pyspark.sql import functions as f
 from orders import expected_totals, running_total_topology, seeded_orders, write_orders
 from show import held_totals
 from statestore import Processor, Record, Serdes, Topology
-from statestore.errors import (
-    InputError,
-    LocationSharedError,
-    ModuleNotOnWorkersError,
-    ProcessorError,
-    ShardCountChangedError,
-    StateStoreError,
-)
+from statestore.errors import InputError, LocationError, ProcessorError, ShardCountChangedError, StateStoreError
+from statestore.errors.run import ModuleNotOnWorkersError
 from statestore.spark import (
     QueryFailure,
     StateStoreListener,
@@ -125,7 +119,7 @@ def transformed(spark: SparkSession, name: str, location: str) -> None:
 @only_in_spark_4_0
 def test_what_spark_4_0_lacks_is_refused(connect_client: ConnectClient, home: Path, connect_location: str) -> None:
     (home / "input").mkdir()
-    with pytest.raises(ClientFailure, match=r"SparkVersionError: through Spark Connect .* needs Spark 4\.1 or newer"):
+    with pytest.raises(ClientFailure, match=r"PlatformError: through Spark Connect .* needs Spark 4\.1 or newer"):
         connect_client.call(transformed, home.name, connect_location)
 
 
@@ -208,7 +202,7 @@ def test_refusals_and_failures_say_what_they_say_elsewhere(
     assert (type(found["shards"]), found["shards"].recorded) == (ShardCountChangedError, SHARDS)
     assert "relative path" in str(found["relative"])
     assert "each of 2 concurrent tasks" in str(found["memory"])
-    assert found["twice"].kind is LocationSharedError
+    assert found["twice"].kind is LocationError
 
 
 OWN = "from statestore import Processor\nclass Own(Processor):\n    def process(self, record): pass\n"

@@ -15,13 +15,8 @@ from pyspark.sql.datasource import EqualTo, Filter, In
 from pyspark.sql.types import StructType
 
 from statestore.bytestore.kinds.store_types import StoreType
-from statestore.errors import (
-    ChangesUnavailableError,
-    DataFrameReusedError,
-    DataSourceOptionError,
-    RecoveryError,
-    StateStoreError,
-)
+from statestore.errors import ChangesUnavailableError, DataSourceOptionError, RecoveryError, StateStoreError
+from statestore.errors.data_source import DataFrameReusedError
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.spark.datasource import planned_filters

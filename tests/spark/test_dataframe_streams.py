@@ -16,7 +16,8 @@ from statestore import BatchProcessor, Serdes
 from statestore.dsl.aggregates.aggregate import Aggregate
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.windows import JoinWindows, TimeWindows
-from statestore.errors import AggregatesError, InputError, RecordColumnsError, TopologyError
+from statestore.errors import InputError, TopologyError
+from statestore.errors.run import AggregatesError, RecordColumnsError
 from statestore.spark import read_store
 from statestore.spark.dataframes.dataframe_streams import DataFrameStreams
 from statestore.spark.dataframes.to_records import RecordOptions, to_records

@@ -16,7 +16,7 @@ from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.bytestore.record_context import NoRecord
-from statestore.errors import DurableFileCorruptedError
+from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import join_stored
 from statestore.recovery.commit.batch_end import BatchEnd

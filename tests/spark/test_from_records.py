@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from statestore import Serdes
-from statestore.errors import RecordColumnsError
+from statestore.errors.run import RecordColumnsError
 from statestore.spark import from_records, to_records
 from statestore.spark.shards.schema import OUTPUT_SCHEMA
 from tests.support.spark.versions import not_in_spark_4_0

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 
-from statestore.errors import (
+from statestore.errors import InputError
+from statestore.errors.kafka_sink import (
     BatchChangedError,
     InputCutOffError,
-    InputError,
     KafkaTimeoutError,
     MarkerTopicError,
     SinkAheadError,

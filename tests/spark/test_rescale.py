@@ -12,7 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orders import expected_totals, seeded_orders
-from statestore.errors import RecoveryError, StatePointersError
+from statestore.errors import RecoveryError
+from statestore.errors.new_state import StatePointersError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, read_metadata

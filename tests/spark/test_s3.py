@@ -48,7 +48,7 @@ def test_a_query_that_s3_refuses_goes_on_where_it_stopped(s3: S3, s3_query: Orde
 
     s3_query.add(BATCHES[1])
     s3.faults = times(1000, Fault.ACCESS_DENIED, method="PUT", containing="deltas")
-    with pytest.raises(StreamingQueryException, match=r"LocationNotWritableError.*credentials in use are not allowed"):
+    with pytest.raises(StreamingQueryException, match=r"LocationError.*credentials in use are not allowed"):
         s3_query.run()
     s3.faults = no_faults
     s3_query.run()

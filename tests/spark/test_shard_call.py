@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 from statestore import Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
-from statestore.errors import LocalStateCorruptedError, ProcessorError, TopologyError
+from statestore.errors import ProcessorError, TopologyError
+from statestore.errors.state import LocalStateCorruptedError
 from statestore.interception.failures import FailureHandling
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
@@ -335,7 +336,7 @@ def test_what_a_killed_worker_left_of_its_input_is_removed_by_the_next_batch(tmp
 
 
 INPUT_ON_FULL_DISK = f"""{WITH_THIS_MODULE}
-from statestore.errors import LocalDiskFullError
+from statestore.errors.state import LocalDiskFullError
 from test_shard_call import call
 
 try:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from statestore.errors import SparkVersionError
+from statestore.errors.platform import SparkVersionError
 from statestore.spark import from_records, read_pointers, spark_versions
 from statestore.spark.datasource.source import HeaderStateDataSource
 from statestore.spark.header_functions import typed_headers

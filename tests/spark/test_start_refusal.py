@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from orders import running_total_topology, seeded_orders
 from statestore import DurableLocation
-from statestore.errors import CheckpointLocationError, LocationSharedError, RecoveryError
+from statestore.errors import LocationError, RecoveryError
+from statestore.errors.state import CheckpointLocationError, LocationSharedError
 from statestore.recovery.location.checkpoint_path import problem_of_checkpoint
 from statestore.recovery.metadata.state_metadata import agree_on_metadata, metadata_of_stores
 from statestore.spark import error_of, stateful
@@ -84,7 +85,7 @@ def test_a_location_within_the_checkpoint_is_refused_in_the_first_line(query: Or
     assert "CheckpointLocationError: state location file:" in str(caught.value).splitlines()[0]
     failure = error_of(running)
     assert failure is not None
-    assert failure.kind is CheckpointLocationError
+    assert failure.kind is LocationError
     assert failure.fields["relation"] == "lies within"
     assert str(caught.value).splitlines()[-1] == str(failure)
 
@@ -98,7 +99,7 @@ def test_a_query_without_a_checkpoint_leaves_its_location_to_one_with(query: Ord
         running = totals(query).writeStream.format("noop").trigger(availableNow=True).start()
     finally:
         query.spark.conf.unset(checkpoints)
-    with pytest.raises(StreamingQueryException, match=r"CheckpointLocationError.* without a checkpointLocation"):
+    with pytest.raises(StreamingQueryException, match=r"LocationError.* without a checkpointLocation"):
         running.awaitTermination()
     assert not list((query.home / "state").glob("shards/*/deltas/*"))
     run_to_the_end(totals(query).writeStream.format("noop"), query.home / "checkpoint")
@@ -112,7 +113,7 @@ def test_another_entry_point_is_said_as_such(query: OrderQuery) -> None:
         query.run(via=TRANSFORM)
     failure = error_of(caught.value)
     assert failure is not None
-    assert (failure.error, failure.fields) == ("EntryPointChangedError", {"recorded": APPLY, "asked": TRANSFORM})
+    assert (failure.error, failure.fields) == ("TopologyError", {"recorded": APPLY, "asked": TRANSFORM})
 
 
 def test_a_sink_that_remembers_another_checkpoint_is_told_of_before_it_drops_anything(
@@ -140,4 +141,4 @@ def test_two_operators_of_one_query_need_two_locations(query: OrderQuery) -> Non
         first.union(totals(query))
     failure = error_of(caught.value)
     assert failure is not None
-    assert failure.kind is LocationSharedError
+    assert failure.kind is LocationError

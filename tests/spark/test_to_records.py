@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import _parse_datatype_string
 
 from statestore import Serdes
-from statestore.errors import RecordColumnsError
+from statestore.errors.run import RecordColumnsError
 from statestore.format.serde import STANDARD_SERDES, Serde, standard_serde
 from statestore.spark import to_records
 from statestore.spark.dataframes.encodings import decode, encode, is_malformed

@@ -9,7 +9,8 @@ from statestore import Headers, Serdes, Stores, TimestampedKeyValueStoreWithHead
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.families import column_family
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.errors import SerializationError, StoreClosedError, StoreError
+from statestore.errors import SerializationError, StoreError
+from statestore.errors.state import StoreClosedError
 from statestore.format.records.header_bytes import parse_count
 
 BUILDER = Stores.timestamped_key_value_store_with_headers_builder(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from statestore.errors import TruncatedError
+from statestore.errors.data import TruncatedError
 
 
 def check_cut_is_noticed(

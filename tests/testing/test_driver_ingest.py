@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from statestore import Serdes, Topology
-from statestore.errors import DriverFailedError, ProcessorError
+from statestore.errors import ProcessorError
+from statestore.errors.harness import DriverFailedError
 from statestore.middleware import IngestedRecord
 from statestore.testing import TopologyTestDriver
 from tests.support.driver_topologies import chain, input_of, output_of, storing

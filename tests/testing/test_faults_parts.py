@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from statestore.errors import LocalDiskFullError, LocalStateCorruptedError, LocationError, LocationNotWritableError
+from statestore.errors import LocationError
+from statestore.errors.state import LocalDiskFullError, LocalStateCorruptedError, LocationNotWritableError
 from statestore.testing.faults import Effect, Fault, FaultPlan, FaultyLocalDirectory, FaultyLocation, FileKind, Point
 from statestore.testing.faults.damage import bring_back, damage, damage_local, flip_bit, rot, rotten_files
 from statestore.testing.faults.disk import FaultyDisk, lose_unsynced

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from statestore.errors import JarChecksumError, JarsUnavailableError, JavaNotFoundError, KafkaBrokerError
+from statestore.errors.harness import JarChecksumError, JarsUnavailableError, JavaNotFoundError, KafkaBrokerError
 from statestore.testing import jar_checksums, jars
 from statestore.testing.jars import KAFKA_VERSION, broker_jars, connector_jars, kafka_streams_jars
 from statestore.testing.kafka_broker import KafkaBroker

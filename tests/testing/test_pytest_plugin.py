@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from statestore.errors import DriverClosedError
+from statestore.errors.harness import DriverClosedError
 from statestore.testing import TopologyTestDriver
 from statestore.testing.pytest_plugin import topology_test_driver as plugin_fixture
 from tests.support.driver_topologies import chain, input_of, output_of, storing
@@ -32,7 +32,7 @@ def test_a_driver(topology_test_driver):
     assert driver.create_output_topic("out", **serdes).read_value() == "v"
 
 def test_it_was_closed():
-    from statestore.errors import DriverClosedError
+    from statestore.errors.harness import DriverClosedError
     try:
         drivers[0].metrics()
     except DriverClosedError:

@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 
 from statestore import Headers, Record, Serdes, Topology
-from statestore.errors import (
-    DeserializationError,
-    DriverError,
-    InvalidTimestampError,
-    NoRecordError,
-    SerializationError,
-    StateStoreError,
-    UnknownTopicError,
-)
+from statestore.errors import DeserializationError, DriverError, NoRecordError, SerializationError, StateStoreError
+from statestore.errors.run import InvalidTimestampError, UnknownTopicError
 from statestore.testing import TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
 from tests.support.driver_topologies import TEXT, chain, forward, input_of, output_of
 

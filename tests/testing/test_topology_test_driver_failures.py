@@ -19,14 +19,8 @@ from statestore import (
     Topology,
     ValueTimestampHeaders,
 )
-from statestore.errors import (
-    DeserializationError,
-    DriverClosedError,
-    DriverError,
-    DriverFailedError,
-    ProcessorError,
-    TopologyError,
-)
+from statestore.errors import DeserializationError, DriverError, ProcessorError, TopologyError
+from statestore.errors.harness import DriverClosedError, DriverFailedError
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.driver_topologies import (
     BYTES,

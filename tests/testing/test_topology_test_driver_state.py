@@ -10,7 +10,9 @@ import pytest
 
 from statestore import Headers, ValueTimestampHeaders
 from statestore.bytestore.kinds.families import FAMILIES
-from statestore.errors import IncompleteChangelogError, LocalStateLockedError, RecoveryError, StoreFormatError
+from statestore.errors import RecoveryError, StoreFormatError
+from statestore.errors.harness import IncompleteChangelogError
+from statestore.errors.state import LocalStateLockedError
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.driver_topologies import (
     BYTES,

@@ -10,7 +10,8 @@ import pytest
 
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.errors import DirectoryInUseError, TargetNotEmptyError
+from statestore.errors import TargetNotEmptyError
+from statestore.errors.directory import DirectoryInUseError
 from statestore.format.keys.window_key import encode_window_key
 from statestore.format.records.header_bytes import encode_headers
 from statestore.format.values.stored_value import split_stored

@@ -15,15 +15,12 @@ import pytest
 from statestore.bytestore.engines.sorted_fill import SortedFill
 from statestore.bytestore.kafka_streams.layout import segments_directory
 from statestore.bytestore.kinds.store_types import StoreType
-from statestore.errors import (
-    DirectoryDamagedError,
-    DirectoryInUseError,
-    DirectoryNotAccessibleError,
+from statestore.errors import StateStoreError, StoreFormatError
+from statestore.errors.directory import DirectoryDamagedError, DirectoryInUseError, DirectoryNotAccessibleError
+from statestore.errors.state import (
     LocalDiskFullError,
     LocalStateCorruptedError,
     LocalStateLockedError,
-    StateStoreError,
-    StoreFormatError,
     UnknownColumnFamilyError,
 )
 from tests.support.golden.kafka_streams import load_fixture

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from statestore.errors import DirectoryInUseError, TargetNotEmptyError
+from statestore.errors import TargetNotEmptyError
+from statestore.errors.directory import DirectoryInUseError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.routing import MAX_SHARDS
 from statestore.recovery.metadata.state_metadata import read_metadata

@@ -16,7 +16,9 @@ from statestore.bytestore.kinds.families import column_family
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
-from statestore.errors import DurableFileMissingError, StateCheckError, TargetNotEmptyError
+from statestore.errors import TargetNotEmptyError
+from statestore.errors.new_state import StateCheckError
+from statestore.errors.state import DurableFileMissingError
 from statestore.format.keys.partitioner import partition_column
 from statestore.format.keys.window_key import encode_window_key
 from statestore.format.values.store_format import StoreFormat

@@ -12,7 +12,7 @@ from typing import Final
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.errors import KeyPlacementError
+from statestore.errors.new_state import KeyPlacementError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.header_expiries import with_expiry_stores
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes

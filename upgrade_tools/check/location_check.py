@@ -6,7 +6,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, StateStoreError
+from statestore.errors import StateStoreError
+from statestore.errors.state import DurableFileCorruptedError, DurableFileMissingError
 from statestore.recovery.commit.manifest import Manifest, read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, check_content
 from statestore.recovery.location.digests import file_digest

@@ -18,7 +18,8 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.version_intervals import intervals_by_key
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import refuse_downgrade
-from statestore.errors import FormatError, UnknownColumnFamilyError
+from statestore.errors import FormatError
+from statestore.errors.state import UnknownColumnFamilyError
 from statestore.format.byte_text import text_of
 from statestore.format.records.header_bytes import decode_headers, encode_headers
 from statestore.format.records.header_columns import decode_header_column, encode_header_column

@@ -7,23 +7,21 @@ from typing import Final
 
 from statestore.errors import (
     DeserializationError,
-    DirectoryDamagedError,
-    DirectoryInUseError,
-    DirectoryNotAccessibleError,
     FormatError,
-    LocalStateCorruptedError,
-    LocalStateLockedError,
     LocationError,
     LocationInUseError,
-    LocationMismatchError,
-    LocationNotWritableError,
     RecoveryError,
-    StateCheckError,
-    StatePointersError,
     StateStoreError,
     StoreFormatError,
     TargetNotEmptyError,
-    TooManyShardsError,
+)
+from statestore.errors.directory import DirectoryDamagedError, DirectoryInUseError, DirectoryNotAccessibleError
+from statestore.errors.new_state import StateCheckError, StatePointersError, TooManyShardsError
+from statestore.errors.state import (
+    LocalStateCorruptedError,
+    LocalStateLockedError,
+    LocationMismatchError,
+    LocationNotWritableError,
     UnknownColumnFamilyError,
     UnknownEntryError,
 )

@@ -13,7 +13,7 @@ import typer
 
 from statestore.bytestore.kinds.store_spec import check_store_name
 from statestore.bytestore.kinds.store_types import StoreType
-from statestore.errors import StatePointersError
+from statestore.errors.new_state import StatePointersError
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.headers.expiry_header import EXPIRY_HEADER
 from statestore.recovery.commit.pointer import CommitPointer, parse_pointers

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from statestore.errors import DurableFileMissingError, StateDirectoryError
+from statestore.errors import StateDirectoryError
+from statestore.errors.state import DurableFileMissingError
 from statestore.recovery.commit.delta import Delta
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import DELTA_SUFFIX

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from statestore.errors import LocationMismatchError
+from statestore.errors.state import LocationMismatchError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.fences.fence import Fence, read_fences
 from statestore.recovery.fences.history import Histories, Line

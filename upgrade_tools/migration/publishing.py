@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from statestore.errors import DirectoryNotAccessibleError, LocalDiskFullError
+from statestore.errors.directory import DirectoryNotAccessibleError
+from statestore.errors.state import LocalDiskFullError
 from upgrade_tools.errors import NoRoomError
 
 _TABLES: Final = ".sst"

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
 from statestore.bytestore.chunks import key_and_value_sizes
-from statestore.errors import KeyPlacementError
+from statestore.errors.new_state import KeyPlacementError
 from statestore.recovery.location.digests import digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.carry_over import carry_over

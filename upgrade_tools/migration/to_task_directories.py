@@ -19,14 +19,9 @@ from statestore.bytestore.kafka_streams.layout import (
 )
 from statestore.bytestore.kafka_streams.task_directory import read_offsets
 from statestore.bytestore.upgrades.upgrading import upgradable
-from statestore.errors import (
-    DirectoryDamagedError,
-    FormatError,
-    LocalStateCorruptedError,
-    StoreFormatError,
-    UnknownColumnFamilyError,
-    UnknownEntryError,
-)
+from statestore.errors import FormatError, StoreFormatError
+from statestore.errors.directory import DirectoryDamagedError
+from statestore.errors.state import LocalStateCorruptedError, UnknownColumnFamilyError, UnknownEntryError
 from statestore.format.offset_checkpoint import encode_offset_checkpoint
 from upgrade_tools.errors import MigrationCheckError, MigrationRefusedError, StoreUndecodableError, UnknownKindError
 from upgrade_tools.migration.changelog_offsets import application_of, refuse_unused_offsets

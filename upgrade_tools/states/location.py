@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
-from statestore.errors import FormatError, StatePointersError
+from statestore.errors import FormatError
+from statestore.errors.new_state import StatePointersError
 from statestore.format.keys.partitioner import partition_column
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from os import PathLike, fspath
 from typing import Final
 
-from statestore.errors import LocalDirectoryError, LocalDiskFullError
+from statestore.errors import LocalDirectoryError
+from statestore.errors.state import LocalDiskFullError
 
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 

@@ -8,7 +8,7 @@ from typing import Final
 from statestore.bytestore.engines.key_order import KeyOrder
 from statestore.bytestore.engines.scans import ScannedStore
 from statestore.bytestore.protocol import Change, Pair, Range
-from statestore.errors import StoreClosedError
+from statestore.errors.state import StoreClosedError
 
 _ENTRY_BYTES: Final = 200
 """What an entry takes beside the bytes of its key and value: two objects, and a slot in a dict and in a list, with the

@@ -28,12 +28,12 @@ import rocksdict
 
 from statestore.bytestore.engines.memory_budget import DatabaseMemory
 from statestore.bytestore.protocol import Change, Pair, Range
-from statestore.errors import (
+from statestore.errors import StoreError
+from statestore.errors.state import (
     LocalDiskFullError,
     LocalStateCorruptedError,
     LocalStateLockedError,
     StoreClosedError,
-    StoreError,
 )
 
 _LOG = logging.getLogger(__name__)

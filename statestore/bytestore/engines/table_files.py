@@ -10,7 +10,7 @@ from pathlib import Path
 import rocksdict
 
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase, engine_errors, list_families
-from statestore.errors import LocalStateCorruptedError
+from statestore.errors.state import LocalStateCorruptedError
 
 
 def live_tables(database: str) -> set[str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, segment_of, segment_prefix
 from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
 from statestore.bytestore.upgrades.upgrading import Upgradable, UpgradeProgress, sum_of
-from statestore.errors import StoreClosedError
+from statestore.errors.state import StoreClosedError
 
 
 class SegmentDirectories:

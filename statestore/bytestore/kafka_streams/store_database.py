@@ -21,7 +21,8 @@ from statestore.bytestore.kafka_streams.layout import (
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import open_store, refuse_downgrade
-from statestore.errors import FormatError, StoreError, UnknownColumnFamilyError
+from statestore.errors import FormatError, StoreError
+from statestore.errors.state import UnknownColumnFamilyError
 from statestore.format.position import (
     OFFSET_UNKNOWN,
     Position,

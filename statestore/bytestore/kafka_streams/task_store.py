@@ -20,7 +20,7 @@ from statestore.bytestore.kafka_streams.store_database import Committed, StoreDa
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.errors import UnknownEntryError
+from statestore.errors.state import UnknownEntryError
 from statestore.format.offset_checkpoint import TopicPartition
 from statestore.format.position import Position, merge_positions
 

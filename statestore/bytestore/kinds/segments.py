@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from statestore.bytestore.protocol import ByteStore
-from statestore.errors import TruncatedError
+from statestore.errors.data import TruncatedError
 from statestore.format.binary_columns import Integers, binary_array, interleave
 
 SEGMENT_ID_SIZE: Final = 8

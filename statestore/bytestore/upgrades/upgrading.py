@@ -18,7 +18,8 @@ from typing import Protocol, runtime_checkable
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
 from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
-from statestore.errors import FormatError, StoreClosedError, StoreError
+from statestore.errors import FormatError, StoreError
+from statestore.errors.state import StoreClosedError
 
 _MOVED_AT_ONCE = 500
 """How many entries `finish_upgrade` moves in one write at most: a slice of about a millisecond."""

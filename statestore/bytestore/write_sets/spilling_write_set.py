@@ -26,7 +26,7 @@ from statestore.bytestore.write_sets.write_set import (
     last_writes,
     merge_pairs,
 )
-from statestore.errors import StoreClosedError
+from statestore.errors.state import StoreClosedError
 
 _DELETE: Final = b""
 """Stands on disk for the value of a key that was deleted."""

@@ -16,7 +16,7 @@ from statestore.bytestore.engines.scans import ScannedStore
 from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
 from statestore.bytestore.record_context import NoRecord, RecordContext
 from statestore.bytestore.row_changes import RowChanges
-from statestore.errors import StoreClosedError
+from statestore.errors.state import StoreClosedError
 
 
 class Deleted(NamedTuple):

@@ -22,7 +22,8 @@ from statestore.connect.header import header_in_errors
 from statestore.connect.recently_used import RecentlyUsed
 from statestore.connect.recursion import settle
 from statestore.connect.schema import Schema, SchemaAndValue
-from statestore.errors import DataException, NullValueException
+from statestore.errors import DataException
+from statestore.errors.connect import NullValueException
 
 _SCHEMA: Final = "schema"
 _PAYLOAD: Final = "payload"

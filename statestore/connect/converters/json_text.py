@@ -18,7 +18,8 @@ from typing import Any, Final
 from statestore.connect.converters.charsets import has_surrogates, join_surrogates
 from statestore.connect.converters.json_encoding import characters_of, whole_characters
 from statestore.connect.values.number_text import decimal_of, decimal_text, float_text
-from statestore.errors import DataException, NumberFormatException
+from statestore.errors import DataException
+from statestore.errors.connect import NumberFormatException
 
 MISSING: Final = object()
 """What is read where there is nothing."""

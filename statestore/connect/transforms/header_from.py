@@ -22,7 +22,8 @@ from statestore.connect.transforms.field_moves import (
     require_struct,
 )
 from statestore.connect.typed_map import map_of_distinct
-from statestore.errors import DataException, NullValueException
+from statestore.errors import DataException
+from statestore.errors.connect import NullValueException
 
 _MOVED_SCHEMAS: Final = 64
 

@@ -23,7 +23,8 @@ from statestore.connect.values.number_text import decimal_of, float_text, long_o
 from statestore.connect.values.printing import KafkaStyle, text_of
 from statestore.connect.values.reading import ValueReader
 from statestore.connect.values.values import Values
-from statestore.errors import DataException, NullValueException, NumberFormatException, SchemaBuilderException
+from statestore.errors import DataException
+from statestore.errors.connect import NullValueException, NumberFormatException, SchemaBuilderException
 from statestore.errors.readable import shape_of
 
 _Width = TypeVar("_Width", Int8, Int16, Int32, Int64)

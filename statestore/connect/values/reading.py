@@ -21,7 +21,8 @@ from statestore.connect.schema import Schema, SchemaAndValue, Type
 from statestore.connect.typed_map import identity_of, map_of_distinct
 from statestore.connect.values.date_text import LONGEST, temporal_of
 from statestore.connect.values.number_text import decimal_of, float32_of, is_digit
-from statestore.errors import DataException, NumberFormatException
+from statestore.errors import DataException
+from statestore.errors.connect import NumberFormatException
 
 _Align = Callable[[Schema, Any], Any]
 """Converts a value to the schema that all elements of its container have."""

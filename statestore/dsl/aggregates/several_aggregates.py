@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from statestore.dsl.aggregates.aggregate import Aggregate, ColumnOrFunction
 from statestore.dsl.aggregations import Aggregation
-from statestore.errors import AggregatesError, InputError, SerializationError
+from statestore.errors import InputError, SerializationError
 from statestore.errors.readable import shape_of
+from statestore.errors.run import AggregatesError
 from statestore.format.serde import STANDARD_SERDES, Serde, Serdes
 
 

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from statestore.errors import TruncatedError
+from statestore.errors.data import TruncatedError
 from statestore.format.binary_columns import binary_array, interleave, row_sizes
 
 VALUE_KEYS: Final = "value"

@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from statestore.errors import FormatError, TruncatedError
+from statestore.errors import FormatError
+from statestore.errors.data import TruncatedError
 from statestore.format.keys.window_key import check_time
 
 SESSION_SUFFIX_SIZE: Final = 16

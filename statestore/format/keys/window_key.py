@@ -12,7 +12,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from statestore.errors import FormatError, TruncatedError
+from statestore.errors import FormatError
+from statestore.errors.data import TruncatedError
 
 WINDOW_SUFFIX_SIZE: Final = 12
 MAX_TIME_MS: Final = 2**63 - 1

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from statestore.errors import NegativeLengthError, TruncatedError
+from statestore.errors.data import NegativeLengthError, TruncatedError
 from statestore.format.varint import decode_varint, encode_varint
 
 MIN_HEADER_SIZE: Final = 2

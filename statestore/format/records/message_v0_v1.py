@@ -18,7 +18,8 @@ import struct
 import zlib
 from typing import Final, NamedTuple
 
-from statestore.errors import FormatError, NegativeLengthError, TruncatedError
+from statestore.errors import FormatError
+from statestore.errors.data import NegativeLengthError, TruncatedError
 
 NO_TIMESTAMP: Final = -1
 """The timestamp of a message that has none, as all of v0."""

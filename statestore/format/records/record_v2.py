@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from statestore.errors import FormatError, NegativeLengthError, TruncatedError
+from statestore.errors import FormatError
+from statestore.errors.data import NegativeLengthError, TruncatedError
 from statestore.format.records.header_bytes import MIN_HEADER_SIZE, decode_key, encode_headers
 from statestore.format.varint import INT64_MAX, INT64_MIN, decode_varint, decode_varlong, encode_varint, encode_varlong
 

@@ -17,7 +17,8 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from statestore.errors import FormatError, NegativeLengthError, TruncatedError
+from statestore.errors import FormatError
+from statestore.errors.data import NegativeLengthError, TruncatedError
 from statestore.format.records.header_bytes import MIN_HEADER_SIZE, encode_headers, parse_headers
 
 BUFFERED_KEYS: Final = "buffered"

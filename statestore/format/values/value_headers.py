@@ -9,7 +9,7 @@ Source: KIP-1271, AggregationWithHeadersSerializer of Kafka Streams.
 
 from __future__ import annotations
 
-from statestore.errors import NegativeLengthError, TruncatedError
+from statestore.errors.data import NegativeLengthError, TruncatedError
 from statestore.format.varint import decode_varint, encode_varint
 
 _NO_HEADERS = encode_varint(0)

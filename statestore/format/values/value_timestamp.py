@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from statestore.errors import TruncatedError
+from statestore.errors.data import TruncatedError
 
 TIMESTAMP_SIZE: Final = 8
 UNKNOWN_TIMESTAMP_MS: Final = -1

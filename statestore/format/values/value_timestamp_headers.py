@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NoReturn, TypeAlias, cast
 
-from statestore.errors import TruncatedError
+from statestore.errors.data import TruncatedError
 from statestore.format.values.value_headers import split_value_headers
 from statestore.format.values.value_timestamp import TIMESTAMP_SIZE, UNKNOWN_TIMESTAMP_MS, encode_timestamp
 from statestore.format.varint import decode_varint, encode_varint

@@ -23,7 +23,8 @@ from itertools import chain
 from operator import gt, neg
 from typing import Final, NamedTuple, TypeAlias
 
-from statestore.errors import FormatError, NegativeLengthError, TruncatedError
+from statestore.errors import FormatError
+from statestore.errors.data import NegativeLengthError, TruncatedError
 
 _BOUNDS: Final = struct.Struct(">qq")
 _VERSION: Final = struct.Struct(">qi")

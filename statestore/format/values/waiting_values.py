@@ -17,7 +17,8 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from statestore.errors import FormatError, NegativeLengthError, TruncatedError
+from statestore.errors import FormatError
+from statestore.errors.data import NegativeLengthError, TruncatedError
 
 WAITING_KEYS: Final = "waiting"
 """What is recorded of the keys of such a store. Never rename."""

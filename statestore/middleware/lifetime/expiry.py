@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
-from statestore.errors import ExpiryHeaderError, FormatError, RecordExpiredError
+from statestore.errors import FormatError
+from statestore.errors.middleware import ExpiryHeaderError, RecordExpiredError
 from statestore.format.binary_columns import binary_array
 from statestore.format.records.header_lists import rows_with_key
 from statestore.headers.expiry_header import EXPIRY_HEADER, NO_EXPIRY_MS, expiry_column, expiry_in_headers, expiry_value

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
-from statestore.errors import FormatError, TrailRefusedError
+from statestore.errors import FormatError
+from statestore.errors.middleware import TrailRefusedError
 from statestore.format.binary_columns import row_objects
 from statestore.format.varint import decode_uvarint, decode_varlong, encode_uvarint, encode_varlong
 from statestore.headers import Headers

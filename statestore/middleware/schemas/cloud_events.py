@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
-from statestore.errors import CloudEventRefusedError, DeserializationError
+from statestore.errors import DeserializationError
+from statestore.errors.middleware import CloudEventRefusedError
 from statestore.format.keys.entry_key import sized
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers

@@ -21,7 +21,9 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
-from statestore.errors import CiphertextRefusedError, FormatError, TruncatedError
+from statestore.errors import FormatError
+from statestore.errors.data import TruncatedError
+from statestore.errors.middleware import CiphertextRefusedError
 from statestore.middleware.security.canonical import canonical_bytes
 from statestore.middleware.security.key_ids import read_key_id, sized_text
 from statestore.middleware.security.key_source import KeySource

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 import pyarrow as pa
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
-from statestore.errors import CiphertextRefusedError, RecordRefusedError
+from statestore.errors import RecordRefusedError
+from statestore.errors.middleware import CiphertextRefusedError
 from statestore.format.binary_columns import row_objects
 from statestore.format.records.header_bytes import encode_headers, parse_headers
 from statestore.format.serde import Serde

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final, TypeGuard
 
-from statestore.errors import FormatError, TruncatedError
+from statestore.errors import FormatError
+from statestore.errors.data import TruncatedError
 
 KEY_ID_BYTES_MAX: Final = 64
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeVar
 
-from statestore.errors import KeyUnusableError, UnknownKeyIdError
+from statestore.errors.middleware import KeyUnusableError, UnknownKeyIdError
 from statestore.interception.interceptor import Interceptor, InterceptorContext
 from statestore.middleware.security.keys import Key, KeyProvider, Keyring
 

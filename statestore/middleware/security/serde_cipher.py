@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from statestore.errors import DeserializationError, RecordRefusedError, SerdeError, SerializationError
+from statestore.errors import DeserializationError, RecordRefusedError, SerializationError
+from statestore.errors.data import SerdeError
 from statestore.format.serde import HeaderSerde, Serde
 from statestore.format.serde_columns import ColumnSerde
 from statestore.middleware.security.ciphertext import seal, unseal

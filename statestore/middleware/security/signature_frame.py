@@ -27,7 +27,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from statestore.errors import FormatError, TruncatedError
+from statestore.errors import FormatError
+from statestore.errors.data import TruncatedError
 from statestore.middleware.security.canonical import canonical_bytes
 from statestore.middleware.security.key_ids import read_key_id, read_sized_text, sized_text
 

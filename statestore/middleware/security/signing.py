@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
-from statestore.errors import FormatError, KeyUnusableError, SignatureRefusedError
+from statestore.errors import FormatError, SignatureRefusedError
+from statestore.errors.middleware import KeyUnusableError
 from statestore.format.binary_columns import row_objects
 from statestore.format.records.header_bytes import parse_headers
 from statestore.headers.record_columns import RecordColumns

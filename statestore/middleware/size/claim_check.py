@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 import numpy as np
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
-from statestore.errors import ClaimError, ClaimMissingError, DurableFileCorruptedError
+from statestore.errors.middleware import ClaimError, ClaimMissingError
+from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.binary_columns import row_sizes
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.connect.config import ConfigDef, Property
-from statestore.errors import CompactHeadersError, FormatError, UnknownHeaderError
+from statestore.errors import FormatError, UnknownHeaderError
+from statestore.errors.middleware import CompactHeadersError
 from statestore.format.records.header_columns import encode_header_column
 from statestore.format.records.header_edits import add_header_column
 from statestore.format.records.header_lists import headers_with_key, rows_of_headers

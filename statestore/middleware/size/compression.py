@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
-from statestore.errors import CompressedValueError, DecompressionLimitError, ExtraMissingError
+from statestore.errors.middleware import CompressedValueError, DecompressionLimitError, ExtraMissingError
 from statestore.format.binary_columns import is_valid, row_objects
 from statestore.format.records.header_bytes import encode_headers
 from statestore.headers import Headers

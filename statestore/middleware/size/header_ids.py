@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from statestore.errors import FormatError, HeaderRangeError
+from statestore.errors import FormatError
+from statestore.errors.middleware import HeaderRangeError
 from statestore.format.json_fields import MALFORMED
 from statestore.format.varint import INT32_MAX, INT32_MIN
 from statestore.kip82.id_headers import HeaderIds

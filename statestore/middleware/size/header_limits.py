@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
-from statestore.errors import HeaderLimitError
+from statestore.errors.middleware import HeaderLimitError
 from statestore.format.binary_columns import row_sizes
 from statestore.format.records.header_bytes import header_count
 from statestore.headers.record_columns import RecordColumns

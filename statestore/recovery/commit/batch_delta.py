@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.bytestore.write_sets.spilling import SpillSpace
-from statestore.errors import DurableFileCorruptedError, SpilledDeltaCorruptedError
+from statestore.errors.state import DurableFileCorruptedError, SpilledDeltaCorruptedError
 from statestore.recovery.commit.changelog import BatchChangelog, ChangelogObserver, ChangelogRecord, WrittenRecords
 from statestore.recovery.commit.delta import (
     Delta,

@@ -34,7 +34,8 @@ from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import Change
 from statestore.bytestore.write_sets.write_set import Deleted
-from statestore.errors import DurableFileCorruptedError, FormatError
+from statestore.errors import FormatError
+from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.arrow_file import ArrowFile, ballast
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.format.records.header_columns import HEADERS_TYPE, encode_header_column

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from statestore.errors import CommitPointerError, DurableFileCorruptedError, DurableFileMissingError
+from statestore.errors.state import CommitPointerError, DurableFileCorruptedError, DurableFileMissingError
 from statestore.format.json_fields import MALFORMED
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.digests import digest

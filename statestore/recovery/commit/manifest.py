@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, SnapshotFormatError
+from statestore.errors.state import DurableFileCorruptedError, DurableFileMissingError, SnapshotFormatError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef, check_content
 from statestore.recovery.location.digests import digest

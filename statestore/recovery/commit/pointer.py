@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
 
-from statestore.errors import CommitPointerError, DurableFileCorruptedError, UnreadableCommitError
+from statestore.errors.state import CommitPointerError, DurableFileCorruptedError, UnreadableCommitError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuations, punctuations_from_json
 from statestore.recovery.commit.earlier_shards import (

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from statestore.errors import DurableFileCorruptedError
+from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.location.durable_json import MAX_NOTE_BYTES, from_durable_json, to_durable_json
 from statestore.recovery.location.durable_location import DurableLocation

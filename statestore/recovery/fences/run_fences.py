@@ -18,16 +18,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import filterfalse
 
-from statestore.errors import (
+from statestore.errors import CheckpointBehindError, LocationError, RunFencedError, VersionCollectedError
+from statestore.errors.state import (
     AttemptOutdatedError,
-    CheckpointAbandonedError,
-    CheckpointBehindError,
     DurableFileCorruptedError,
     DurableFileMissingError,
-    LocationError,
     LocationMismatchError,
-    RunFencedError,
-    VersionCollectedError,
 )
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
@@ -69,10 +65,10 @@ class RunFences:
         """Return the run's epoch in the shard, before a commit on top of `pointer`; leave a fence if there is none.
 
         Raises RunFencedError if another run has taken over, AttemptOutdatedError if another attempt's commit has
-        been built on, CheckpointBehindError or CheckpointAbandonedError if the location has commits that the
-        checkpoint does not know, VersionCollectedError if it is to go back to what is not all there any more, and
-        LocationError if there is no epoch left, LocationMismatchError if the location is another state's by now, and
-        TopologyChangedError if a store of the run was dropped since it was planned.
+        been built on, CheckpointBehindError if the checkpoint is not the one that went on, VersionCollectedError if it
+        is to go back to what is not all there any more, and LocationError if there is no epoch left,
+        LocationMismatchError if the location is another state's by now, and TopologyChangedError if a store of the run
+        was dropped since it was planned.
         """
         head = head_of(pointer)
         known: dict[str, Fence] = {}
@@ -168,26 +164,20 @@ class RunFences:
         judgement = histories.judge(head, deltas, _origin(pointer, head.epoch))
         if judgement is None:
             return False
-        refusal: LocationError
-        if isinstance(judgement, Behind):
-            writer = histories.fence(judgement.epoch)
-            refusal = CheckpointBehindError(
-                str(self.location),
-                shard=pointer.shard,
-                version=pointer.version,
-                found=judgement.version,
-                writer="a run before there were fences" if writer is None else writer.describe(),
-            )
-        else:
-            refusal = CheckpointAbandonedError(
-                str(self.location),
-                shard=pointer.shard,
-                version=pointer.version,
-                since=judgement.since,
-                by="a later run" if judgement.by is None else judgement.by.describe(),
-            )
         if not self.accept_older_checkpoint:
-            raise refusal
+            by, since, found = (
+                (histories.fence(judgement.epoch), pointer.version, judgement.version)
+                if isinstance(judgement, Behind)
+                else (judgement.by, judgement.since, None)
+            )
+            raise CheckpointBehindError(
+                str(self.location),
+                shard=pointer.shard,
+                version=pointer.version,
+                since=since,
+                by="another run" if by is None else by.describe(),
+                found=found,
+            )
         check_needed_files(self.location, pointer, names)
         return True
 

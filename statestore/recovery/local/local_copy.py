@@ -28,15 +28,8 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.upgrades.opening import finish_older_upgrades, open_store
 from statestore.bytestore.upgrades.upgrading import UpgradingByteStore
 from statestore.bytestore.write_sets.spilling import SpillSpace
-from statestore.errors import (
-    FormatError,
-    LocalDirectoryError,
-    LocalDiskFullError,
-    LocalStateCorruptedError,
-    LocalStateLockedError,
-    RecoveryError,
-    StoreFormatError,
-)
+from statestore.errors import FormatError, LocalDirectoryError, RecoveryError, StoreFormatError
+from statestore.errors.state import LocalDiskFullError, LocalStateCorruptedError, LocalStateLockedError
 from statestore.recovery.commit.manifest import Manifest
 from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
 from statestore.recovery.local.file_lock import try_lock

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from statestore.errors import LocationNotWritableError
+from statestore.errors.state import LocationNotWritableError
 from statestore.recovery.location.digests import digest
 from statestore.recovery.location.durable_location import DurableLocation
 

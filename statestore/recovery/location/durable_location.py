@@ -17,7 +17,8 @@ from urllib.parse import urlsplit, urlunsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from statestore.errors import DurableFileCorruptedError, LocationError, LocationNotWritableError
+from statestore.errors import LocationError
+from statestore.errors.state import DurableFileCorruptedError, LocationNotWritableError
 from statestore.recovery.location.durable_files import (
     Content,
     DurableEntry,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from statestore.errors import UnsafeNameError
+from statestore.errors.state import UnsafeNameError
 
 _PART: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _LIMIT_CHARACTERS: Final = 1024

@@ -27,7 +27,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.errors import DurableFileCorruptedError, TargetNotEmptyError
+from statestore.errors import TargetNotEmptyError
+from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.initial_state import initial_name, initial_pointer, write_initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer

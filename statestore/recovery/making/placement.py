@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.errors import FormatError, KeyPlacementError, NewStateError, UnknownRecordKeyError
+from statestore.errors import FormatError, NewStateError
+from statestore.errors.new_state import KeyPlacementError, UnknownRecordKeyError
 from statestore.format.keys.partitioner import Partitions, murmur2_column
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.metadata.state_metadata import StateMetadata

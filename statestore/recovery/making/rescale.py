@@ -16,7 +16,8 @@ from typing import NamedTuple
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.errors import DurableFileMissingError, StatePointersError
+from statestore.errors.new_state import StatePointersError
+from statestore.errors.state import DurableFileMissingError
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from statestore.errors import StateCheckError
+from statestore.errors.new_state import StateCheckError
 from statestore.recovery.making.logical_writes import LogicalWrite
 
 _CHECKSUMS: Final = 1 << 64

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Final
 
-from statestore.errors import TooManyShardsError
+from statestore.errors.new_state import TooManyShardsError
 
 MAX_SHARDS: Final = 100_000
 """How many shards a state may have: each has a number of its own in the metadata, which is found by trying."""

@@ -27,16 +27,9 @@ from typing import Any
 from statestore.bytestore.kinds.families import older_formats
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.upgrades.opening import is_downgrade, refuse_skipped_step
-from statestore.errors import (
-    CheckpointLocationError,
-    DurableFileCorruptedError,
-    FormatError,
-    ShardCountChangedError,
-    StateUnfinishedError,
-    StoreFormatError,
-    TopologyChangedError,
-)
+from statestore.errors import FormatError, ShardCountChangedError, StoreFormatError, TopologyChangedError
 from statestore.errors.readable import shape_of
+from statestore.errors.state import CheckpointLocationError, DurableFileCorruptedError, StateUnfinishedError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.location.durable_json import (
     MAX_DOCUMENT_BYTES,

@@ -25,8 +25,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from statestore.errors import DurableFileCorruptedError, LocationBusyError
+from statestore.errors import LocationBusyError
 from statestore.errors.readable import utc_text
+from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.location.durable_json import MAX_NOTE_BYTES, from_durable_json, to_durable_json
 from statestore.recovery.location.durable_location import DurableLocation

@@ -20,7 +20,8 @@ from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, layout_o
 from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.write_sets.spilling import SpillSpace
-from statestore.errors import DurableFileCorruptedError, FormatError
+from statestore.errors import FormatError
+from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.key_groups import are_last
 from statestore.recovery.commit.delta import Delta, DeltaInfo
 from statestore.recovery.commit.pointer import CommitPointer

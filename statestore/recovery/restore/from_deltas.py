@@ -20,7 +20,8 @@ from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, FormatError
+from statestore.errors import FormatError
+from statestore.errors.state import DurableFileCorruptedError, DurableFileMissingError
 from statestore.format.binary_columns import as_one_array
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import restore_stored

@@ -16,7 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from statestore.bytestore.write_sets.spilling import SpillSpace
-from statestore.errors import LocalDirectoryError, LocalDiskFullError
+from statestore.errors import LocalDirectoryError
+from statestore.errors.state import LocalDiskFullError
 from statestore.recovery.commit.pointer import DurableFile
 from statestore.recovery.location.digests import digest
 from statestore.recovery.location.durable_location import DurableLocation

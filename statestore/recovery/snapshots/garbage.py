@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from statestore.errors import DurableFileMissingError
+from statestore.errors.state import DurableFileMissingError
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_files import DurableEntry

@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from statestore.errors import FormatError, LocationError, RecoveryError, SnapshotOverdueError, StateStoreError
+from statestore.errors import FormatError, LocationError, RecoveryError, StateStoreError
+from statestore.errors.state import SnapshotOverdueError
 from statestore.recovery.commit.figures import SnapshotFigures, total
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_copy import LocalCopy

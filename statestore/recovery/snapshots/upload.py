@@ -16,13 +16,8 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from statestore.errors import (
-    DurableFileCorruptedError,
-    FormatError,
-    LocalStateCorruptedError,
-    RecoveryError,
-    StateStoreError,
-)
+from statestore.errors import FormatError, RecoveryError, StateStoreError
+from statestore.errors.state import DurableFileCorruptedError, LocalStateCorruptedError
 from statestore.recovery.commit.manifest import Manifest, SnapshotFile, read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.local.file_lock import FileLock

@@ -12,7 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from statestore.errors import ConnectException, InputSchemaError, RecordColumnsError
+from statestore.errors import ConnectException, InputSchemaError
+from statestore.errors.run import RecordColumnsError
 from statestore.format.serde import STANDARD_SERDES, Serde
 from statestore.spark import header_functions as hf
 from statestore.spark.dataframes.encodings import decode, encoding_name, is_malformed

@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from statestore.errors import OutputFrameError
 from statestore.errors.readable import shape_of
+from statestore.errors.run import OutputFrameError
 from statestore.format.serde import Serde
 from statestore.headers import Headers
 from statestore.operators.per_key import (

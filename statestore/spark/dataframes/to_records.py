@@ -21,7 +21,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from statestore.errors import InputSchemaError, RecordColumnsError
+from statestore.errors import InputSchemaError
+from statestore.errors.run import RecordColumnsError
 from statestore.format.serde import Serde
 from statestore.spark.dataframes.encodings import encode, encoding_for
 from statestore.spark.header_functions.changes import printed

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from statestore.bytestore.kinds.entry_rows import ENTRY_FIELDS
 from statestore.bytestore.kinds.kind_layout import layout_of
-from statestore.errors import ChangesUnavailableError, DurableFileCorruptedError, FormatError
+from statestore.errors import ChangesUnavailableError, FormatError
+from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.records.header_columns import decode_header_column
 from statestore.recovery.commit.delta import DeltaInfo
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile

@@ -15,14 +15,8 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from statestore.bytestore.chunks import slices
-from statestore.errors import (
-    FormatError,
-    FutureTimestampError,
-    InputHeadersError,
-    InputSchemaError,
-    InvalidTimestampError,
-    NullKeyError,
-)
+from statestore.errors import FormatError, InputSchemaError
+from statestore.errors.run import FutureTimestampError, InputHeadersError, InvalidTimestampError, NullKeyError
 from statestore.format.keys.partitioner import partition_column
 from statestore.format.records.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
 from statestore.spark.query_failure import sentence_first

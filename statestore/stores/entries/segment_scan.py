@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from statestore.bytestore.engines.scans import prefix_end
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.protocol import ByteStore, Pair
-from statestore.errors import StoreClosedError
+from statestore.errors.state import StoreClosedError
 
 Parsed = tuple[bytes, int, int]
 """A key taken apart: the record's key, and two numbers that depend on the kind of store."""

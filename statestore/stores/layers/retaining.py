@@ -7,7 +7,7 @@ import numpy as np
 from statestore.bytestore.kinds.segments import Segments, segment_of
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.row_changes import RowChanges
-from statestore.errors import StoreClosedError
+from statestore.errors.state import StoreClosedError
 from statestore.format.binary_columns import is_valid
 from statestore.stores.layers.layer import ByteStoreLayer
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from statestore.errors import QueryHungError
+from statestore.errors.harness import QueryHungError
 from statestore.middleware import IngestedRecord
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.testing.faults.damage import damage_local, rot

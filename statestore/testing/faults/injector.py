@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from statestore.errors import InjectedFaultError
+from statestore.errors.harness import InjectedFaultError
 from statestore.testing.faults.fault import Effect, Fault, FileKind, Point
 from statestore.testing.faults.journal import FaultJournal, Firing
 from statestore.testing.faults.plan import FaultPlan

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore, RocksDBDatabase
 from statestore.bytestore.protocol import Change, Pair, Range
-from statestore.errors import LocalDiskFullError, LocalStateCorruptedError, StoreError
+from statestore.errors import StoreError
+from statestore.errors.state import LocalDiskFullError, LocalStateCorruptedError
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.testing.faults.fault import Effect, Fault, Point
 from statestore.testing.faults.injector import Injector

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from statestore.errors import LocationError, LocationNotWritableError
+from statestore.errors import LocationError
+from statestore.errors.state import LocationNotWritableError
 from statestore.recovery.location.durable_files import Content, DurableEntry
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.testing.faults.damage import flip_bit, rot

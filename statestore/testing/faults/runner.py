@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from statestore.errors import QueryHungError
+from statestore.errors.harness import QueryHungError
 from statestore.testing.faults.damage import bring_back, rotten_files
 from statestore.testing.faults.environment import FaultEnvironment
 from statestore.testing.faults.journal import Firing

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from statestore.errors import FormatError, HeadersFrozenError, NegativeLengthError, TruncatedError, VarintError
+from statestore.errors import FormatError, HeadersFrozenError
+from statestore.errors.data import NegativeLengthError, TruncatedError, VarintError
 from statestore.format.records.record_v2 import BatchBase, RecordV2, decode_record, encode_record, position_of
 from statestore.format.varint import decode_varint, encode_varint
 from statestore.headers import Header, Headers

@@ -15,7 +15,9 @@ from statestore import (
     ValueTimestampHeaders,
     Windowed,
 )
-from statestore.errors import DriverError, DriverFailedError, ProcessorError, TopologyError, UnknownTopicError
+from statestore.errors import DriverError, ProcessorError, TopologyError
+from statestore.errors.harness import DriverFailedError
+from statestore.errors.run import UnknownTopicError
 from statestore.stores.session import ReadOnlySessionStore
 from statestore.stores.versioned import ReadOnlyVersionedKeyValueStore
 from statestore.testing import TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver

@@ -15,7 +15,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from statestore.errors import SchemaIdError, SerializationError
+from statestore.errors import SerializationError
+from statestore.errors.schema_registry import SchemaIdError
 from statestore.middleware.schemas.content_type import CONTENT_TYPE, ContentType
 
 if TYPE_CHECKING:

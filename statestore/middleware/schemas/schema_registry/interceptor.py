@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
-from statestore.errors import DeserializationError, SchemaRefusedError
+from statestore.errors import DeserializationError
+from statestore.errors.schema_registry import SchemaRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor

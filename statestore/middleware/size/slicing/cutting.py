@@ -13,7 +13,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Final
 
-from statestore.errors import SliceError
+from statestore.errors.middleware import SliceError
 from statestore.headers import Headers
 from statestore.interception.interceptor import EmittedRecord
 from statestore.middleware.size.slicing.slice import (

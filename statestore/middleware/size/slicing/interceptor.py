@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
-from statestore.errors import SliceError
+from statestore.errors.middleware import SliceError
 from statestore.format.binary_columns import row_sizes
 from statestore.format.keys.entry_key import MAP_KEYS
 from statestore.format.serde import Serdes

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from statestore.errors import FormatError, RecordRefusedError, SliceError, SlicesIncompleteError
+from statestore.errors import FormatError, RecordRefusedError
+from statestore.errors.middleware import SliceError, SlicesIncompleteError
 from statestore.format.keys.entry_key import key_at_front, map_entry_key, map_key_of, sized
 from statestore.headers.records import ConsumerRecord
 from statestore.interception.interceptor import IngestedRecord

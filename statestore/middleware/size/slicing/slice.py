@@ -12,7 +12,7 @@ import struct
 from dataclasses import astuple, dataclass
 from typing import Final
 
-from statestore.errors import SliceError
+from statestore.errors.middleware import SliceError
 from statestore.headers import Headers
 
 CHUNK_HEADER: Final = "CHUNK"
