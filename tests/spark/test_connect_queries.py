@@ -119,7 +119,7 @@ def transformed(spark: SparkSession, name: str, location: str) -> None:
 @only_in_spark_4_0
 def test_what_spark_4_0_lacks_is_refused(connect_client: ConnectClient, home: Path, connect_location: str) -> None:
     (home / "input").mkdir()
-    with pytest.raises(ClientFailure, match=r"PlatformError: through Spark Connect .* needs Spark 4\.1 or newer"):
+    with pytest.raises(ClientFailure, match=r"SparkVersionError: through Spark Connect .* needs Spark 4\.1 or newer"):
         connect_client.call(transformed, home.name, connect_location)
 
 

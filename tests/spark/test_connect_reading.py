@@ -203,7 +203,7 @@ def read_with_filters(spark: SparkSession, stopped: Stopped) -> list[Any]:
     assert once.schema  # the server keeps what it has made of it
     asked = [once.where(f.col("key") == name).select("key", "value") for name in NAMES[:2]]
     rows = [tuple(row) for row in asked[0].collect()]
-    with pytest.raises(PySparkException, match="DataSourceOptionError"):
+    with pytest.raises(PySparkException, match="DataFrameReusedError"):
         asked[1].collect()
     return rows
 

@@ -259,7 +259,7 @@ def test_entries_are_written_with_timestamp_and_headers_of_the_last_row(tmp_path
     ],
 )
 def test_wrong_outputs_are_named(tmp_path: Path, made: Any, problem: str) -> None:
-    with pytest.raises(ProcessorError, match=f"TopologyError: .*{problem}") as failed:
+    with pytest.raises(ProcessorError, match=f"OutputFrameError: .*{problem}") as failed:
         run(tmp_path, Doing(lambda self, key, rows, context: made), record("ada", 1))
     assert isinstance(failed.value.__cause__, OutputFrameError)
     assert (failed.value.node, failed.value.key_bytes) == ("per-key", 3)
@@ -324,7 +324,7 @@ def test_a_record_without_a_key_is_refused(tmp_path: Path) -> None:
 
 def test_states_are_had_in_init_only_and_the_same_every_time(tmp_path: Path) -> None:
     late = Doing(lambda self, key, rows, context: self.handle.get_value_state("x", Serdes.json()))
-    with pytest.raises(ProcessorError, match=r"TopologyError: 'x': states can be asked for in init\(\) only"):
+    with pytest.raises(ProcessorError, match=r"StateHandleError: 'x': states can be asked for in init\(\) only"):
         run(tmp_path, late, record("a", 1))
 
     def twice(self: Any, handle: StatefulProcessorHandle) -> None:

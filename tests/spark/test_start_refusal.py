@@ -82,7 +82,7 @@ def test_a_location_within_the_checkpoint_is_refused_in_the_first_line(query: Or
     running = writer.option("checkpointLocation", str(query.home / "checkpoint")).start()
     with pytest.raises(StreamingQueryException) as caught:
         running.awaitTermination()
-    assert "CheckpointLocationError: state location file:" in str(caught.value).splitlines()[0]
+    assert "errors.state.LocationError: state location file:" in str(caught.value).splitlines()[0]
     failure = error_of(running)
     assert failure is not None
     assert failure.kind is LocationError
