@@ -18,7 +18,7 @@ from statestore import Headers, Serdes
 from statestore.middleware import Interceptor
 from statestore.middleware.lifetime.expiry import ExpiryHeader
 from statestore.middleware.lineage.chargeback import Chargeback
-from statestore.middleware.lineage.tracing import BatchTracing
+from statestore.middleware.lineage.tracing.interceptor import BatchTracing
 from statestore.middleware.lineage.trail import PaperTrail
 from statestore.middleware.schemas.cloud_events import CloudEvents
 from statestore.middleware.schemas.polyglot import Format, polyglot_serde

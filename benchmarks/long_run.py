@@ -16,12 +16,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from statestore import LocalDirectory, RecoveryOptions
+from statestore import RecoveryOptions
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.value_timestamp_headers import encode_value_timestamp_headers
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.manifest import read_manifest
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
 

@@ -21,7 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from statestore import LocalDirectory, RecoveryOptions
+from statestore import RecoveryOptions
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.records.header_bytes import encode_headers
 from statestore.format.values.store_format import StoreFormat
@@ -29,6 +29,7 @@ from statestore.format.values.value_timestamp_headers import encode_value_timest
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
 

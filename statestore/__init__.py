@@ -17,12 +17,9 @@ from statestore.errors.platform import OperatingSystemError as _OperatingSystemE
 if _sys.platform == "win32":
     raise _OperatingSystemError(system="Windows")
 
-from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.protocol import ByteStore
 from statestore.errors import StateStoreError
-from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import HeaderSerde, Serde, Serdes
 from statestore.format.serde_columns import ColumnSerde
 from statestore.format.values.store_format import StoreFormat
@@ -32,19 +29,15 @@ from statestore.operators.keyed_state import KeyScope, ListState, MapState, Valu
 from statestore.operators.per_key import ExpiredTimer, KeyContext
 from statestore.operators.state_handle import StatefulProcessorHandle
 from statestore.processor.context import ProcessorContext
-from statestore.processor.pictures.description import NodeDescription, SubtopologyDescription, TopologyDescription
 from statestore.processor.processor import BatchProcessor, Processor
-from statestore.processor.punctuation import Cancellable, PunctuationType
-from statestore.processor.record import Record, RecordMetadata
+from statestore.processor.punctuation import PunctuationType
+from statestore.processor.record import Record
 from statestore.processor.topology import Topology
-from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location.durable_files import DurableEntry
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.retrying import Retrying
 from statestore.recovery.restore.progress import StateRestoreListener
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.stores.builder import StoreBuilder
-from statestore.stores.entries.entry_columns import HeldColumns
 from statestore.stores.entries.state_serdes import StateSerdes
 from statestore.stores.headers_bytes_store import HeaderBytesStore, HeadersBytesStore
 from statestore.stores.holders import (
@@ -54,40 +47,12 @@ from statestore.stores.holders import (
     VersionedRecord,
     VersionedRecordWithHeaders,
 )
-from statestore.stores.iterator import StoreIterator, Windowed
-from statestore.stores.key_value import (
-    KeyValueStore,
-    ReadOnlyKeyValueStore,
-    TimestampedKeyValueStore,
-    TimestampedKeyValueStoreWithHeaders,
-)
-from statestore.stores.session import (
-    FoundSessions,
-    ReadOnlySessionStore,
-    ReadOnlySessionStoreWithHeaders,
-    SessionStore,
-    SessionStoreWithHeaders,
-)
+from statestore.stores.iterator import Windowed
+from statestore.stores.key_value import KeyValueStore, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders
+from statestore.stores.session import ReadOnlySessionStoreWithHeaders, SessionStore, SessionStoreWithHeaders
 from statestore.stores.stores import Stores
-from statestore.stores.supplier import (
-    BytesStoreSupplier,
-    KeyValueBytesStoreSupplier,
-    SessionBytesStoreSupplier,
-    VersionedBytesStoreSupplier,
-    WindowBytesStoreSupplier,
-)
-from statestore.stores.versioned import (
-    ReadOnlyVersionedKeyValueStore,
-    ResultOrder,
-    VersionedKeyValueStore,
-    VersionedKeyValueStoreWithHeaders,
-)
-from statestore.stores.window import (
-    ReadOnlyWindowStore,
-    TimestampedWindowStore,
-    TimestampedWindowStoreWithHeaders,
-    WindowStore,
-)
+from statestore.stores.versioned import ResultOrder, VersionedKeyValueStore, VersionedKeyValueStoreWithHeaders
+from statestore.stores.window import TimestampedWindowStore, TimestampedWindowStoreWithHeaders, WindowStore
 
 __version__ = "0.1.0"
 """The release: the one place that says it, so that it is known where the package was not installed, but sent along."""
@@ -95,49 +60,32 @@ __version__ = "0.1.0"
 __all__ = [
     "AggregationWithHeaders",
     "BatchProcessor",
-    "ByteStore",
-    "BytesStoreSupplier",
-    "Cancellable",
     "ColumnSerde",
     "ConsumerRecord",
-    "DurableEntry",
     "DurableLocation",
     "ExpiredTimer",
-    "FoundSessions",
     "Header",
     "HeaderBytesStore",
     "HeaderSerde",
     "Headers",
     "HeadersBytesStore",
-    "HeldColumns",
     "KeyContext",
-    "KeyGroups",
     "KeyScope",
-    "KeyValueBytesStoreSupplier",
     "KeyValueStore",
     "ListState",
-    "LocalDirectory",
     "MapState",
-    "MemoryBudget",
-    "NodeDescription",
     "Processor",
     "ProcessorContext",
     "ProducerRecord",
     "PunctuationType",
-    "ReadOnlyKeyValueStore",
-    "ReadOnlySessionStore",
     "ReadOnlySessionStoreWithHeaders",
-    "ReadOnlyVersionedKeyValueStore",
-    "ReadOnlyWindowStore",
     "Record",
     "RecordColumns",
-    "RecordMetadata",
     "RecoveryOptions",
     "ResultOrder",
     "Retrying",
     "Serde",
     "Serdes",
-    "SessionBytesStoreSupplier",
     "SessionStore",
     "SessionStoreWithHeaders",
     "StateRestoreListener",
@@ -146,11 +94,9 @@ __all__ = [
     "StatefulProcessorHandle",
     "StoreBuilder",
     "StoreFormat",
-    "StoreIterator",
     "StoreKind",
     "StoreSpec",
     "Stores",
-    "SubtopologyDescription",
     "TaskDirectory",
     "TimestampType",
     "TimestampedKeyValueStore",
@@ -158,16 +104,13 @@ __all__ = [
     "TimestampedWindowStore",
     "TimestampedWindowStoreWithHeaders",
     "Topology",
-    "TopologyDescription",
     "ValueAndTimestamp",
     "ValueState",
     "ValueTimestampHeaders",
-    "VersionedBytesStoreSupplier",
     "VersionedKeyValueStore",
     "VersionedKeyValueStoreWithHeaders",
     "VersionedRecord",
     "VersionedRecordWithHeaders",
-    "WindowBytesStoreSupplier",
     "WindowStore",
     "Windowed",
     "keyed_state_store",

@@ -16,16 +16,15 @@ topology of processors and stores like any other. Start at `streams_builder`.
 """
 
 from statestore.dsl.aggregates.aggregate import Aggregate
-from statestore.dsl.aggregates.grouped_stream import KGroupedStream, SessionWindowedKStream, TimeWindowedKStream
 from statestore.dsl.change import Change
-from statestore.dsl.header_policy import HeaderMerger, HeaderPolicy, PolicyLike
+from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.joins.joined import Joined, StreamJoined
 from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import GlobalKTable, KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.suppressed import BufferConfig, EmitStrategy, Suppressed
-from statestore.dsl.windowed_serdes import WindowedSerde, session_windowed_serde, time_windowed_serde
+from statestore.dsl.windowed_serdes import session_windowed_serde, time_windowed_serde
 from statestore.dsl.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 
 __all__ = [
@@ -34,24 +33,18 @@ __all__ = [
     "Change",
     "EmitStrategy",
     "GlobalKTable",
-    "HeaderMerger",
     "HeaderPolicy",
     "JoinWindows",
     "Joined",
-    "KGroupedStream",
     "KStream",
     "KTable",
     "Materialized",
-    "PolicyLike",
-    "SessionWindowedKStream",
     "SessionWindows",
     "SlidingWindows",
     "StreamJoined",
     "StreamsBuilder",
     "Suppressed",
-    "TimeWindowedKStream",
     "TimeWindows",
-    "WindowedSerde",
     "session_windowed_serde",
     "time_windowed_serde",
 ]

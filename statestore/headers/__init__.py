@@ -15,33 +15,22 @@ above import it. Start at `record_headers`.
 
 from statestore.format.records.header_columns import decode_header_column
 from statestore.format.records.message_v0_v1 import MessageV0V1
-from statestore.format.records.record_v2 import BatchBase, RecordV2, decode_record, encode_record
-from statestore.headers.conversion import DownConverted, down_convert, from_record_v2, to_record_v2, up_convert
-from statestore.headers.extended_serdes import (
-    ExtendedDeserializer,
-    ExtendedSerializer,
-    HeaderDeserializer,
-    HeaderSerializer,
-    serde_of,
-)
+from statestore.format.records.record_v2 import RecordV2, decode_record, encode_record
+from statestore.headers.conversion import down_convert, from_record_v2, to_record_v2, up_convert
+from statestore.headers.extended_serdes import ExtendedDeserializer, ExtendedSerializer, serde_of
 from statestore.headers.record_headers import Header, Headers
-from statestore.headers.record_size import RecordSize, size_of
+from statestore.headers.record_size import size_of
 from statestore.headers.records import ConsumerRecord, ProducerRecord, TimestampType
 from statestore.headers.sending import Sender
 
 __all__ = [
-    "BatchBase",
     "ConsumerRecord",
-    "DownConverted",
     "ExtendedDeserializer",
     "ExtendedSerializer",
     "Header",
-    "HeaderDeserializer",
-    "HeaderSerializer",
     "Headers",
     "MessageV0V1",
     "ProducerRecord",
-    "RecordSize",
     "RecordV2",
     "Sender",
     "TimestampType",

@@ -15,7 +15,6 @@ from statestore.kip82.id_header_bytes import IdForm, decode_id_headers, encode_i
 
 __all__ = [
     "HeaderIds",
-    "IdForm",
     "from_id_bytes",
     "from_id_map",
     "to_id_bytes",

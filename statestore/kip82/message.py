@@ -19,7 +19,6 @@ from statestore.format.values.value_headers import encode_value_headers, split_v
 from statestore.headers.record_headers import Headers
 
 __all__ = [
-    "WRAPPED",
     "Message",
     "for_old_reader",
     "message_serde",

@@ -16,7 +16,6 @@ from statestore.headers.record_headers import Headers
 from statestore.headers.records import ConsumerRecord
 
 __all__ = [
-    "Split",
     "WrappedValueImporter",
 ]
 

@@ -16,8 +16,7 @@ imports.
 
 from statestore.interception.chain import Chain, chain_of
 from statestore.interception.dead_letters import DeadLetters
-from statestore.interception.failed_record import FailedRecord, FailureStage
-from statestore.interception.failures import OnFailure
+from statestore.interception.failed_record import FailedRecord
 from statestore.interception.interceptor import (
     EmittedRecord,
     IngestedRecord,
@@ -33,11 +32,9 @@ __all__ = [
     "DeadLetters",
     "EmittedRecord",
     "FailedRecord",
-    "FailureStage",
     "IngestedRecord",
     "Interceptor",
     "InterceptorContext",
-    "OnFailure",
     "PartStore",
     "chain_of",
 ]

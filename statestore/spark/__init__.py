@@ -5,7 +5,7 @@ shards          what a shard is given and gives back, and the call between
 dataframes      what makes records of DataFrames and DataFrames of records, and works on them
 checkpoints     what a checkpoint says; start_refusal: what can be told at a start alone
 figures         what a batch came to; listener: whom it is told
-recommended_settings, query_settings, python_daemon
+recommendation, query_settings, python_daemon
                 how Spark is set up
 code_on_workers whether workers can run the code of a topology
 sessions        classic ones and those of Spark Connect, whose server touches the state location
@@ -20,19 +20,8 @@ Imports all layers below; nothing imports it. Start at `shards/shard_call`, then
 
 # Before all that asks Spark for what an older one does not have.
 import statestore.spark.spark_versions as _spark_versions  # noqa: F401  # isort: split
-from statestore.recovery.commit.figures import (
-    DeltaFigures,
-    RestoreFigures,
-    SizeFigures,
-    SnapshotFigures,
-    SpillFigures,
-    StoreFigures,
-    UpgradeFigures,
-)
-from statestore.recovery.making.rescale_report import RescaleProgress, RescaleReport, StoreReport
 from statestore.spark.checkpoints.checkpoint_pointers import committed_options, committed_pointers_option, read_pointers
-from statestore.spark.checkpoints.rescale import Rescaled, rescale
-from statestore.spark.checkpoints.source_offsets import SourceOffsets, read_source_offsets
+from statestore.spark.checkpoints.rescale import rescale
 from statestore.spark.dataframes.dataframe_middleware import with_middleware
 from statestore.spark.dataframes.dataframe_streams import DataFrameStreams
 from statestore.spark.dataframes.each_record import for_each_record
@@ -41,43 +30,18 @@ from statestore.spark.dataframes.per_key import HeaderStatefulProcessor, per_key
 from statestore.spark.dataframes.to_records import to_records
 from statestore.spark.datasource.reader import read_store
 from statestore.spark.datasource.source import register_data_source
-from statestore.spark.datasource.writer import InitialState, write_initial_state
-from statestore.spark.figures import BatchFigures, RecordFigures, ShardFigures, TimeFigures, batch_figures
+from statestore.spark.datasource.writer import write_initial_state
+from statestore.spark.figures import BatchFigures, batch_figures
 from statestore.spark.listener import StateStoreListener
-from statestore.spark.query_failure import QueryFailure, error_of
-from statestore.spark.recommended_settings import (
-    RecommendedSettings,
-    Setting,
-    SettingGroup,
-    recommended_settings,
-)
+from statestore.spark.query_failure import error_of
+from statestore.spark.recommendation import recommended_settings
 from statestore.spark.stateful import stateful
 
 __all__ = [
     "BatchFigures",
     "DataFrameStreams",
-    "DeltaFigures",
     "HeaderStatefulProcessor",
-    "InitialState",
-    "QueryFailure",
-    "RecommendedSettings",
-    "RecordFigures",
-    "RescaleProgress",
-    "RescaleReport",
-    "Rescaled",
-    "RestoreFigures",
-    "Setting",
-    "SettingGroup",
-    "ShardFigures",
-    "SizeFigures",
-    "SnapshotFigures",
-    "SourceOffsets",
-    "SpillFigures",
     "StateStoreListener",
-    "StoreFigures",
-    "StoreReport",
-    "TimeFigures",
-    "UpgradeFigures",
     "batch_figures",
     "committed_options",
     "committed_pointers_option",
@@ -86,7 +50,6 @@ __all__ = [
     "from_records",
     "per_key_topology",
     "read_pointers",
-    "read_source_offsets",
     "read_store",
     "recommended_settings",
     "register_data_source",

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from statestore import Headers, Serdes, StoreIterator, ValueAndTimestamp, ValueTimestampHeaders
+from statestore import Headers, Serdes, ValueAndTimestamp, ValueTimestampHeaders
 from statestore.bytestore.engines.key_order import KeyOrder
 from statestore.errors import SerializationError, StoreError
 from statestore.format.records.header_bytes import parse_count
 from statestore.recovery.commit.changelog import ChangelogRecord
+from statestore.stores.iterator import StoreIterator
 from tests.conformance import checks
 from tests.conformance.stacks import (
     HEADERS,

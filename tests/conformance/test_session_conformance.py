@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from statestore import AggregationWithHeaders, Headers, StoreIterator, Windowed
+from statestore import AggregationWithHeaders, Headers, Windowed
 from statestore.bytestore.kinds.segments import segment_of
 from statestore.format.keys.session_key import encode_session_key
 from statestore.format.records.header_bytes import parse_count
+from statestore.stores.iterator import StoreIterator
 from tests.conformance import checks
 from tests.conformance.stacks import HEADERS, RECORD_HEADERS, SEGMENT_MS, SESSION, Stack, value_of
 

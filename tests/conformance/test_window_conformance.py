@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from statestore import Headers, StoreIterator, Windowed
+from statestore import Headers, Windowed
 from statestore.bytestore.kinds.segments import segment_of
 from statestore.format.keys.window_key import encode_window_key
 from statestore.format.records.header_bytes import parse_count
+from statestore.stores.iterator import StoreIterator
 from tests.conformance import checks
 from tests.conformance.stacks import (
     HEADERS,

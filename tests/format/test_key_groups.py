@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore import KeyGroups
-from statestore.format.key_groups import are_last
+from statestore.format.key_groups import KeyGroups, are_last
 
 ROWS = st.lists(
     st.tuples(st.none() | st.sampled_from([b"", b"k", b"l", b"m"]), st.integers(-(2**40), 2**40)), max_size=15

@@ -33,7 +33,8 @@ from statestore.middleware.lineage.tracing import TRACEPARENT, Tracing
 from statestore.middleware.lineage.trail import TRAIL_HEADER, Entry, PaperTrail, Trail, read_trail
 from statestore.middleware.schemas.cloud_events import CE_PREFIX, STRUCTURED, CloudEvents
 from statestore.middleware.schemas.content_type import CONTENT_TYPE
-from statestore.middleware.schemas.schema_registry import VALUE_SCHEMA_ID, SchemaInterceptor, plain_avro_serde
+from statestore.middleware.schemas.schema_registry import SchemaInterceptor, plain_avro_serde
+from statestore.middleware.schemas.schema_registry.ids import VALUE_SCHEMA_ID
 from statestore.middleware.security.auth import CLAIMS_HEADER, TOKEN_HEADER, Authentication, Authorization, claims_of
 from statestore.middleware.security.encryption import Encryption, HeaderEncryption
 from statestore.middleware.security.signing import Signing

@@ -16,7 +16,7 @@ from statestore.errors.schema_registry import RegistryUnavailableError, SchemaRe
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import Chain, Interceptor
 from statestore.middleware.schemas import schema_registry as sr
-from statestore.middleware.schemas.schema_registry import IdPlace, avro_serde
+from statestore.middleware.schemas.schema_registry import IdPlace, avro_serde, ids
 from statestore.testing import TopologyTestDriver
 from tests.support.avro_schemas import NEW, OLD, ORDER, OTHER, TOPIC, confluent, written
 
@@ -75,12 +75,12 @@ def test_the_split_form_comes_before_what_changes_the_value() -> None:
 @pytest.mark.parametrize("place", list(IdPlace))
 def test_columns_get_the_ids_that_records_get(place: IdPlace) -> None:
     class Both(sr.Md5Registry):
-        def deposit(self, subject: str, schema: str) -> sr.SchemaIds:
+        def deposit(self, subject: str, schema: str) -> ids.SchemaIds:
             number = 7 if subject == "orders-value" else 8
             return super().deposit(subject, schema)._replace(number=number, guid=bytes([number] * 16))
 
     interceptor = sr.SchemaInterceptor(Both(), {TOPIC: OLD, "others": OTHER}, place=place)
-    stale = Headers([(sr.VALUE_SCHEMA_ID, b"old"), ("content-type", b"text/plain"), ("h", b"1")])
+    stale = Headers([(ids.VALUE_SCHEMA_ID, b"old"), ("content-type", b"text/plain"), ("h", b"1")])
     rows = [(TOPIC, b"1", stale), ("others", b"2", Headers()), ("free", b"3", stale), (TOPIC, None, stale)]
     records = [ProducerRecord(topic, key=b"k", value=value, headers=headers) for topic, value, headers in rows]
     columns = RecordColumns(

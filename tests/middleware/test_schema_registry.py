@@ -38,7 +38,8 @@ from statestore.errors.schema_registry import (
     SchemaRejectedError,
 )
 from statestore.middleware.schemas import schema_registry as sr
-from statestore.middleware.schemas.schema_registry import IdPlace, avro_serde
+from statestore.middleware.schemas.schema_registry import IdPlace, avro_serde, ids
+from statestore.middleware.schemas.schema_registry.registry import schema_md5
 from statestore.testing import TopologyTestDriver
 from tests.support.avro_schemas import NEW, OLD, ORDER, OTHER, TOPIC, confluent, next_address, read, record_of, written
 
@@ -59,11 +60,11 @@ class Counted(sr.Md5Registry):
         super().__init__(schemas)
         self.asked = []
 
-    def deposit(self, subject: str, schema: str) -> sr.SchemaIds:
+    def deposit(self, subject: str, schema: str) -> ids.SchemaIds:
         self.asked.append(subject)
         return super().deposit(subject, schema)
 
-    def fetch(self, schema_id: sr.SchemaId) -> sr.RegisteredSchema | None:
+    def fetch(self, schema_id: ids.SchemaId) -> sr.RegisteredSchema | None:
         self.asked.append(schema_id)
         return super().fetch(schema_id)
 
@@ -108,7 +109,7 @@ def test_b9_content_type_and_md5_in_headers() -> None:
     registry = sr.Md5Registry()
     serde = avro_serde(registry, OLD, place=IdPlace.MD5)
     data, headers = written(serde, ORDER)
-    md5 = sr.schema_md5(json.dumps(OLD, indent=4))
+    md5 = schema_md5(json.dumps(OLD, indent=4))
     assert list(headers) == [("content-type", b"application/avro-binary"), (sr.AVRO_SCHEMA_MD5, md5)]
     assert {md5: json.dumps(OLD)} == registry.schemas
     assert read(serde, data, headers) == ORDER
@@ -121,8 +122,8 @@ def test_b9_content_type_and_md5_in_headers() -> None:
 
 def test_the_md5_is_of_all_that_a_schema_says_but_not_of_how_it_is_written() -> None:
     scale = [{"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": scale} for scale in (1, 2)]
-    assert sr.schema_md5(json.dumps(scale[0])) != sr.schema_md5(json.dumps(scale[1]))
-    assert sr.schema_md5(json.dumps(scale[0])) == sr.schema_md5(json.dumps(dict(reversed(scale[0].items())), indent=2))
+    assert schema_md5(json.dumps(scale[0])) != schema_md5(json.dumps(scale[1]))
+    assert schema_md5(json.dumps(scale[0])) == schema_md5(json.dumps(dict(reversed(scale[0].items())), indent=2))
 
 
 @pytest.mark.parametrize("place", [IdPlace.HEADER, IdPlace.PREFIX])
@@ -195,7 +196,7 @@ def test_what_a_process_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(registry.asked) == 5
     for number in (*range(4), 0):
         with pytest.raises(SchemaNotFoundError):
-            registry.get(sr.SchemaId("number", number))
+            registry.get(ids.SchemaId("number", number))
     assert len(registry.asked) == 10
 
 
@@ -286,7 +287,7 @@ def test_that_a_registry_is_down_is_asked_again_and_shows_no_secret() -> None:
     registry = asking(f"ann:secret@{address}", **{"basic.auth.credentials.source": "URL"})
 
     class Talkative(sr.Md5Registry):
-        def fetch(self, schema_id: sr.SchemaId) -> sr.RegisteredSchema | None:
+        def fetch(self, schema_id: ids.SchemaId) -> sr.RegisteredSchema | None:
             raise ConnectionError("https://ann:secret@registry does not answer")
 
     for serde in (avro_serde(each, OLD) for each in (registry, Talkative(), sr.ConfluentRegistry(dict))):
@@ -315,7 +316,7 @@ def test_a_registry_without_guids_writes_numbers_into_the_header(server: Any) ->
     answers, address = server
     answers.answer = (200, {"id": 7})
     data, headers = written(avro_serde(asking(address), OLD), ORDER)
-    assert list(headers) == [(sr.VALUE_SCHEMA_ID, b"\0\0\0\0\7")]
+    assert list(headers) == [(ids.VALUE_SCHEMA_ID, b"\0\0\0\0\7")]
     answers.answer = (200, {"schema": json.dumps(OLD)})
     assert read(avro_serde(asking(address), OLD), data, headers) == ORDER
 
@@ -374,10 +375,10 @@ def test_schemas_that_can_not_be_read_with_are_refused(schema: str, kind: str, w
         ([], b"\x02\0\0\0\7"),
         ([], b"\0\0\0"),
         ([], b"\1" + bytes(15)),
-        ([(sr.VALUE_SCHEMA_ID, None)], NUMBERED),
-        ([(sr.VALUE_SCHEMA_ID, b"")], NUMBERED),
-        ([(sr.VALUE_SCHEMA_ID, b"\0\0\0\0\7\0")], NUMBERED),
-        ([(sr.VALUE_SCHEMA_ID, b"\1" + bytes(15))], NUMBERED),
+        ([(ids.VALUE_SCHEMA_ID, None)], NUMBERED),
+        ([(ids.VALUE_SCHEMA_ID, b"")], NUMBERED),
+        ([(ids.VALUE_SCHEMA_ID, b"\0\0\0\0\7\0")], NUMBERED),
+        ([(ids.VALUE_SCHEMA_ID, b"\1" + bytes(15))], NUMBERED),
         ([(sr.AVRO_SCHEMA_MD5, bytes(16))], NUMBERED),
         ([(sr.AVRO_SCHEMA_MD5, bytes(16)), ("content-type", b"text/plain")], NUMBERED),
         ([(sr.AVRO_SCHEMA_MD5, bytes(15)), ("content-type", b"application/avro-binary")], NUMBERED),
@@ -394,7 +395,7 @@ def test_records_that_name_no_schema_are_refused(headers: Any, data: bytes) -> N
 @given(st.binary(max_size=40), st.one_of(st.none(), st.binary(max_size=20)))
 def test_any_bytes_are_read_or_refused(data: bytes, header: bytes | None) -> None:
     registry = sr.Md5Registry()
-    headers = Headers([] if header is None else [(sr.VALUE_SCHEMA_ID, header)])
+    headers = Headers([] if header is None else [(ids.VALUE_SCHEMA_ID, header)])
     with pytest.raises(DeserializationError):
         read(avro_serde(registry, OLD), data, headers)
 
@@ -402,22 +403,22 @@ def test_any_bytes_are_read_or_refused(data: bytes, header: bytes | None) -> Non
 @pytest.mark.parametrize("place", list(IdPlace))
 def test_what_headers_said_of_another_schema_is_taken_out(place: IdPlace) -> None:
     class Both(sr.Md5Registry):
-        def deposit(self, subject: str, schema: str) -> sr.SchemaIds:
+        def deposit(self, subject: str, schema: str) -> ids.SchemaIds:
             return super().deposit(subject, schema)._replace(number=7, guid=bytes(16))
 
-        def fetch(self, schema_id: sr.SchemaId) -> sr.RegisteredSchema | None:
+        def fetch(self, schema_id: ids.SchemaId) -> sr.RegisteredSchema | None:
             return sr.RegisteredSchema(json.dumps(OLD))
 
     registry = Both()
-    headers = Headers([(sr.VALUE_SCHEMA_ID, b"\0\0\0\0\1"), (sr.AVRO_SCHEMA_MD5, b"old"), (sr.KEY_SCHEMA_ID, b"key")])
+    headers = Headers([(ids.VALUE_SCHEMA_ID, b"\0\0\0\0\1"), (sr.AVRO_SCHEMA_MD5, b"old"), (ids.KEY_SCHEMA_ID, b"key")])
     headers.add("content-type", b"text/plain")
     serde = avro_serde(registry, OLD, place=place)
     data = serde.on_topic(TOPIC).serialize(ORDER, headers)
     assert read(serde, data, headers) == ORDER
     names = [header.key for header in headers]
     assert len(set(names)) == len(names)
-    assert headers.last_header(sr.KEY_SCHEMA_ID) == (sr.KEY_SCHEMA_ID, b"key")
-    assert (sr.VALUE_SCHEMA_ID in names) is (place is IdPlace.HEADER)
+    assert headers.last_header(ids.KEY_SCHEMA_ID) == (ids.KEY_SCHEMA_ID, b"key")
+    assert (ids.VALUE_SCHEMA_ID in names) is (place is IdPlace.HEADER)
     assert (sr.AVRO_SCHEMA_MD5 in names) is (place is IdPlace.MD5)
 
 
@@ -457,7 +458,7 @@ def test_b9_what_a_store_holds_is_read_after_a_restart_under_a_newer_schema(with
         driver.create_input_topic(TOPIC, key_serde=keys, value_serde=older).pipe_input({"k": "a"}, ORDER)
         sent = driver.create_output_topic("copied", key_serde=keys, value_serde=older).read_record()
         assert (sent.key, sent.value) == ({"k": "a"}, ORDER)
-        assert [header.key for header in sent.headers] == [sr.KEY_SCHEMA_ID, sr.VALUE_SCHEMA_ID]
+        assert [header.key for header in sent.headers] == [ids.KEY_SCHEMA_ID, ids.VALUE_SCHEMA_ID]
         driver.restart(keeping(registry, NEW, with_headers=with_headers))
         held = driver.get_state_store("s").get({"k": "a"})
         assert (held.value if with_headers else held) == {"id": 5, "tags": [], "mark": b"\xff"}
@@ -475,13 +476,13 @@ def test_b9_no_record_is_left_out_because_the_registry_is_down() -> None:
     class Down(sr.Md5Registry):
         is_down = True
 
-        def fetch(self, schema_id: sr.SchemaId) -> sr.RegisteredSchema | None:
+        def fetch(self, schema_id: ids.SchemaId) -> sr.RegisteredSchema | None:
             if self.is_down:
                 raise ConnectionError("refused")
             return super().fetch(schema_id)
 
     registry = Down()
-    headers = [("content-type", b"application/avro-binary"), (sr.AVRO_SCHEMA_MD5, sr.schema_md5(json.dumps(OLD)))]
+    headers = [("content-type", b"application/avro-binary"), (sr.AVRO_SCHEMA_MD5, schema_md5(json.dumps(OLD)))]
     topology = Topology()
     topology.add_source("in", TOPIC, key_serde=Serdes.bytes(), value_serde=avro_serde(registry, OLD))
     topology.add_sink("out", "copied", parents=["in"], key_serde=Serdes.bytes(), value_serde=Serdes.json())
@@ -495,7 +496,7 @@ def test_b9_no_record_is_left_out_because_the_registry_is_down() -> None:
         copied = driver.create_output_topic("copied", key_serde=Serdes.bytes(), value_serde=Serdes.json())
         # The schema is not there, and that is said of the record: it is left out.
         assert copied.is_empty()
-        registry.schemas[sr.schema_md5(json.dumps(OLD))] = json.dumps(OLD)
+        registry.schemas[schema_md5(json.dumps(OLD))] = json.dumps(OLD)
         registry.clock = lambda: float("inf")
         topic.pipe_input(b"k", b"\x0a\0", headers=headers)
         assert copied.read_value() == {"id": 5, "note": None}
@@ -513,7 +514,7 @@ def broker() -> Iterator[str]:
 def test_a_topic_of_too_many_schemas_says_so_and_hinders_nobody_who_asks_for_those_that_are_known(broker: str) -> None:
     kafka = {"bootstrap.servers": broker}
     schemas = [json.dumps({"type": "enum", "name": "E", "symbols": [symbol]}) for symbol in "abc"]
-    ids = [sr.SchemaId("md5", sr.schema_md5(schema)) for schema in schemas]
+    ids = [ids.SchemaId("md5", schema_md5(schema)) for schema in schemas]
     writer = Producer(kafka)
     for schema, schema_id in zip(schemas, ids, strict=True):
         writer.produce("many", schema, schema_id.value, partition=0)
@@ -553,7 +554,7 @@ def test_b9_a_topic_is_a_registry_too(broker: str) -> None:
     data, headers = written(avro_serde(second, NEW, place=IdPlace.MD5), {"id": 1})
     assert read(avro_serde(pickle.loads(pickle.dumps(first)), NEW), data, headers)["id"] == 1
     with pytest.raises(SchemaNotFoundError):
-        first.get(sr.SchemaId("md5", bytes(16)))
+        first.get(ids.SchemaId("md5", bytes(16)))
     assert repr(first) == "TopicRegistry('schemas')"
     for registry in (first, second):
         registry.close()

@@ -21,7 +21,8 @@ from statestore import (
 )
 from statestore.errors import ProcessorError, RecordRefusedError, TopologyError
 from statestore.middleware import Interceptor
-from statestore.middleware.lineage.tracing import TRACEPARENT, BatchTracing, Tracing, link_traces
+from statestore.middleware.lineage.tracing import TRACEPARENT, Tracing, link_traces
+from statestore.middleware.lineage.tracing.interceptor import BatchTracing
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.traced import KeptSpans, traceparent, tree
 

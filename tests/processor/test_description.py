@@ -6,7 +6,8 @@ from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
 
-from statestore import NodeDescription, Processor, Serdes, StoreBuilder, Stores, Topology
+from statestore import Processor, Serdes, StoreBuilder, Stores, Topology
+from statestore.processor.pictures.description import NodeDescription
 from statestore.processor.pictures.drawing import draw
 
 BYTES = Serdes.bytes()

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from statestore import Cancellable, Processor, ProcessorContext, PunctuationType, Record, Serdes, Topology
+from statestore import Processor, ProcessorContext, PunctuationType, Record, Serdes, Topology
 from statestore.errors import ProcessorError, TopologyError
 from statestore.headers.topic_columns import SourceFields
 from statestore.processor.context import TaskRecordContext
+from statestore.processor.punctuation import Cancellable
 from statestore.processor.task import Task
 from statestore.recovery.commit.batch_end import RecordedPunctuation, RecordedPunctuations
 

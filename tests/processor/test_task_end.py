@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from statestore import Cancellable, Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
+from statestore import Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.errors import ProcessorError
 from statestore.interception.failures import FailureHandling
 from statestore.processor.context import TaskRecordContext
+from statestore.processor.punctuation import Cancellable
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuation

@@ -10,7 +10,6 @@ from statestore import (
     KeyValueStore,
     Processor,
     ProcessorContext,
-    ReadOnlyKeyValueStore,
     Serdes,
     Stores,
     TimestampedKeyValueStoreWithHeaders,
@@ -19,6 +18,7 @@ from statestore import (
     WindowStore,
 )
 from statestore.errors import StateStoreError
+from statestore.stores.key_value import ReadOnlyKeyValueStore
 from statestore.testing import TopologyTestDriver
 
 

@@ -25,7 +25,6 @@ from statestore import Processor, Record, Serdes, Topology
 from statestore.errors import InputError, LocationError, ProcessorError, ShardCountChangedError, StateStoreError
 from statestore.errors.run import ModuleNotOnWorkersError
 from statestore.spark import (
-    QueryFailure,
     StateStoreListener,
     batch_figures,
     error_of,
@@ -36,6 +35,7 @@ from statestore.spark import (
 )
 from statestore.spark.code_on_workers import check_code_on_workers
 from statestore.spark.kafka_sink import KafkaCluster, KafkaTransactions
+from statestore.spark.query_failure import QueryFailure
 from statestore.spark.sessions import on_server
 from statestore.testing.kafka_broker import KafkaBroker
 from tests.support.clusters.connect import THEIRS, ClientFailure, ConnectClient, ConnectServer

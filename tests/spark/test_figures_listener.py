@@ -12,23 +12,18 @@ from xml.etree import ElementTree
 import pytest
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
-from statestore.recovery.commit.figures import CommitFigures
-from statestore.spark import (
-    BatchFigures,
+from statestore.recovery.commit.figures import (
+    CommitFigures,
     DeltaFigures,
-    RecordFigures,
     RestoreFigures,
-    ShardFigures,
     SizeFigures,
     SnapshotFigures,
     SpillFigures,
-    StateStoreListener,
     StoreFigures,
-    TimeFigures,
     UpgradeFigures,
-    batch_figures,
 )
-from statestore.spark.figures import METRICS_PREFIX
+from statestore.spark import BatchFigures, StateStoreListener, batch_figures
+from statestore.spark.figures import METRICS_PREFIX, RecordFigures, ShardFigures, TimeFigures
 
 QUERY, RUN = uuid.UUID(int=1), uuid.UUID(int=2)
 TIMES = TimeFigures(1.5, 2.0, 3.0, 0.5, 1.0)

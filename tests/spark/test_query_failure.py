@@ -12,8 +12,8 @@ from pyspark import TaskContext
 from pyspark.util import handle_worker_exception
 
 from statestore.errors import LocationInUseError, ProcessorError, StateStoreError, TopologyChangedError
-from statestore.spark import QueryFailure, error_of
-from statestore.spark.query_failure import sentence_first
+from statestore.spark import error_of
+from statestore.spark.query_failure import QueryFailure, sentence_first
 
 PREAMBLE = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_EXCEPTION] An exception was "
 FROM_WORKER = f"{PREAMBLE}thrown from the Python worker: "

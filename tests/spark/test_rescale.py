@@ -18,8 +18,9 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, read_metadata
 from statestore.spark import __main__ as command_line
-from statestore.spark import read_pointers, read_source_offsets, read_store, rescale
+from statestore.spark import read_pointers, read_store, rescale
 from statestore.spark.checkpoints.rescale import Rescaled
+from statestore.spark.checkpoints.source_offsets import read_source_offsets
 from tests.support.spark.queries import SHARDS, OrderQuery
 
 ORDERS = seeded_orders(160)

@@ -18,12 +18,12 @@ from statestore import (
     PunctuationType,
     Record,
     RecordColumns,
-    RecordMetadata,
     Serdes,
     Stores,
     Topology,
     ValueTimestampHeaders,
 )
+from statestore.processor.record import RecordMetadata
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.spark.queries import OrderQuery
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from statestore import ResultOrder, StoreIterator, Windowed
+from statestore import ResultOrder, Windowed
+from statestore.stores.iterator import StoreIterator
 from tests.stores.in_memory import GOOD, put, store_of
 
 LATE = timedelta(milliseconds=99)

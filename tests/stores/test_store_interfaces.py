@@ -9,14 +9,14 @@ import pytest
 from statestore import (
     Headers,
     HeadersBytesStore,
-    ReadOnlyKeyValueStore,
-    ReadOnlySessionStore,
     ReadOnlySessionStoreWithHeaders,
-    ReadOnlyVersionedKeyValueStore,
-    ReadOnlyWindowStore,
     VersionedRecord,
     VersionedRecordWithHeaders,
 )
+from statestore.stores.key_value import ReadOnlyKeyValueStore
+from statestore.stores.session import ReadOnlySessionStore
+from statestore.stores.versioned import ReadOnlyVersionedKeyValueStore
+from statestore.stores.window import ReadOnlyWindowStore
 from tests.conformance.stacks import KINDS, NAME, SESSION, VERSIONED, WITH_HEADERS, Case, cases, stack_of
 from tests.stores.in_memory import store_of
 

@@ -16,7 +16,6 @@ from statestore.bytestore.protocol import Change
 from statestore.errors import LocationError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.testing.faults import (
-    Contents,
     Effect,
     Fault,
     FaultEnvironment,
@@ -24,7 +23,6 @@ from statestore.testing.faults import (
     FaultyLocalDirectory,
     FaultyLocation,
     FileKind,
-    PlanResult,
     Point,
     run_plan,
 )
@@ -32,7 +30,7 @@ from statestore.testing.faults.disk import FaultyDisk
 from statestore.testing.faults.journal import Firing
 from statestore.testing.faults.judgement import is_explained
 from statestore.testing.faults.local_state import FaultyDatabase
-from statestore.testing.faults.runner import differences
+from statestore.testing.faults.runner import Contents, PlanResult, differences
 from tests.support.soak.fold_query import FoldQuery
 
 POWER_LOSSES = [

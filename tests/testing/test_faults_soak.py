@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from statestore.testing.faults import Contents, MakeQuery
+from statestore.testing.faults.runner import Contents, MakeQuery
 from statestore.testing.soak import main, soak
 from tests.support.soak.fold_query import FoldQuery
 

@@ -23,7 +23,14 @@ from statestore.stores.stores import Stores
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on
 
-__all__ = ["NOBODY", "OTHERS", "USAGE_STORE", "Chargeback", "Traffic", "Usage", "read_usage", "usage_of"]
+__all__ = [
+    "NOBODY",
+    "OTHERS",
+    "USAGE_STORE",
+    "Chargeback",
+    "read_usage",
+    "usage_of",
+]
 
 USAGE_STORE: Final = "chargeback-usage"
 """The store that totals are in."""
@@ -41,7 +48,7 @@ class Traffic(NamedTuple):
 
     records: int = 0
     bytes: int = 0
-    """Keys, values and headers, as `statestore.headers.RecordSize` counts them."""
+    """Keys, values and headers, as `statestore.headers.size_of` counts them."""
 
     def __add__(self, other: object) -> Traffic:
         if not isinstance(other, Traffic):

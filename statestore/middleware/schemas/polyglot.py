@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTENT_TYPE",
-    "ContentType",
     "Format",
     "polyglot_serde",
 ]

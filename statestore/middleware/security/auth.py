@@ -39,13 +39,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = [
-    "CLAIMS_HEADER",
     "TOKEN_HEADER",
     "AccessDecision",
     "AccessRequest",
     "Authentication",
     "Authorization",
-    "Policy",
     "TokenKey",
     "claims_of",
 ]

@@ -23,15 +23,12 @@ with extra("signing"):  # or "encryption": both bring it
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 __all__ = [
-    "SECRET_BYTES_MIN",
     "AesKey",
     "Ed25519PrivateKey",
     "Ed25519PublicKey",
     "HmacKey",
     "Key",
-    "KeyProvider",
     "Keyring",
-    "SignatureKey",
 ]
 
 SECRET_BYTES_MIN: Final = 32

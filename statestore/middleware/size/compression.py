@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COMPRESSION_HEADER",
     "Compression",
-    "CompressionChoice",
     "ContentTypes",
-    "looks_compressible",
     "train_dictionary",
 ]
 

@@ -10,17 +10,16 @@ location, disk, local_state
 Imports `recovery` and `bytestore`; `soak` imports it. Start at `runner`.
 """
 
-from statestore.testing.faults.environment import FaultEnvironment, RunningQuery
+from statestore.testing.faults.environment import FaultEnvironment
 from statestore.testing.faults.fault import Effect, Fault, FileKind, Point
 from statestore.testing.faults.injector import Injector
-from statestore.testing.faults.journal import FaultJournal, Firing
+from statestore.testing.faults.journal import FaultJournal
 from statestore.testing.faults.local_state import FaultyLocalDirectory
 from statestore.testing.faults.location import FaultyLocation
 from statestore.testing.faults.plan import FaultPlan
-from statestore.testing.faults.runner import Contents, MakeQuery, PlanResult, QueryUnderFaults, run_plan
+from statestore.testing.faults.runner import run_plan
 
 __all__ = [
-    "Contents",
     "Effect",
     "Fault",
     "FaultEnvironment",
@@ -29,12 +28,7 @@ __all__ = [
     "FaultyLocalDirectory",
     "FaultyLocation",
     "FileKind",
-    "Firing",
     "Injector",
-    "MakeQuery",
-    "PlanResult",
     "Point",
-    "QueryUnderFaults",
-    "RunningQuery",
     "run_plan",
 ]

@@ -15,7 +15,8 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
-from statestore.testing.faults import Contents, FaultEnvironment
+from statestore.testing.faults import FaultEnvironment
+from statestore.testing.faults.runner import Contents
 from tests.support.recovery.shards import TOTALS, LoggedBatch, stored
 
 Changes = dict[bytes, "bytes | None"]

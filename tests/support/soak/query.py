@@ -22,7 +22,8 @@ from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark import read_pointers, read_store, stateful
-from statestore.testing.faults import Contents, Effect, FaultEnvironment, MakeQuery
+from statestore.testing.faults import Effect, FaultEnvironment
+from statestore.testing.faults.runner import Contents, MakeQuery
 from tests.support.soak.records import BATCHES, PARTITIONS, TOPIC, Reading, expected_contents, seeded_batches
 from tests.support.soak.topology import INT, STORES, topology
 from tests.support.spark.queries import KAFKA_ROWS

@@ -9,8 +9,6 @@ import pyarrow as pa
 
 from statestore import (
     BatchProcessor,
-    HeldColumns,
-    KeyGroups,
     Processor,
     ProcessorContext,
     Record,
@@ -21,6 +19,8 @@ from statestore import (
     ValueAndTimestamp,
     ValueTimestampHeaders,
 )
+from statestore.format.key_groups import KeyGroups
+from statestore.stores.entries.entry_columns import HeldColumns
 from tests.support.headed_stores import HeadedStores
 from tests.support.sessions import add_to_session
 from tests.support.soak.records import FOREVER_MS, GAP_MS, TTL_MS, VERSIONS_SEGMENT_MS, WINDOW_MS

@@ -10,11 +10,11 @@ from statestore import (
     ProcessorContext,
     PunctuationType,
     Record,
-    RecordMetadata,
     Topology,
     ValueAndTimestamp,
     ValueTimestampHeaders,
 )
+from statestore.processor.record import RecordMetadata
 from tests.support.twins.kit import (
     STRING,
     Init,

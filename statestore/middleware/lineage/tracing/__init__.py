@@ -10,8 +10,12 @@ providers      the tracer provider of a process
 Needs the extra `tracing`; users import from here. Start at `interceptor`.
 """
 
-from statestore.middleware.lineage.changing_headers import BAGGAGE, TRACE_LINKS, TRACEPARENT, TRACESTATE
-from statestore.middleware.lineage.tracing.interceptor import BatchTracing, Tracing
-from statestore.middleware.lineage.tracing.w3c import MAX_LINKS, link_traces
+from statestore.middleware.lineage.changing_headers import TRACEPARENT
+from statestore.middleware.lineage.tracing.interceptor import Tracing
+from statestore.middleware.lineage.tracing.w3c import link_traces
 
-__all__ = ["BAGGAGE", "MAX_LINKS", "TRACEPARENT", "TRACESTATE", "TRACE_LINKS", "BatchTracing", "Tracing", "link_traces"]
+__all__ = [
+    "TRACEPARENT",
+    "Tracing",
+    "link_traces",
+]

@@ -10,39 +10,23 @@ interceptor     SchemaInterceptor: the same beside a serde that knows no registr
 Users import from here. Imports `connect` and the foundation of `statestore.middleware`. Start at `serde`.
 """
 
-from statestore.connect.converters.avro.avro_datum import AvroSchema
 from statestore.middleware.schemas.avro import plain_avro_serde
 from statestore.middleware.schemas.schema_registry.confluent import ConfluentRegistry
-from statestore.middleware.schemas.schema_registry.ids import (
-    AVRO_BINARY,
-    AVRO_SCHEMA_MD5,
-    KEY_SCHEMA_ID,
-    VALUE_SCHEMA_ID,
-    IdPlace,
-    SchemaId,
-    SchemaIds,
-)
+from statestore.middleware.schemas.schema_registry.ids import AVRO_SCHEMA_MD5, IdPlace
 from statestore.middleware.schemas.schema_registry.interceptor import SchemaInterceptor
 from statestore.middleware.schemas.schema_registry.md5_registries import Md5Registry, TopicRegistry
-from statestore.middleware.schemas.schema_registry.registry import RegisteredSchema, SchemaRegistry, schema_md5
+from statestore.middleware.schemas.schema_registry.registry import RegisteredSchema, SchemaRegistry
 from statestore.middleware.schemas.schema_registry.serde import avro_serde
 
 __all__ = [
-    "AVRO_BINARY",
     "AVRO_SCHEMA_MD5",
-    "KEY_SCHEMA_ID",
-    "VALUE_SCHEMA_ID",
-    "AvroSchema",
     "ConfluentRegistry",
     "IdPlace",
     "Md5Registry",
     "RegisteredSchema",
-    "SchemaId",
-    "SchemaIds",
     "SchemaInterceptor",
     "SchemaRegistry",
     "TopicRegistry",
     "avro_serde",
     "plain_avro_serde",
-    "schema_md5",
 ]
