@@ -20,10 +20,10 @@ if _sys.platform == "win32":
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import StateStoreError
-from statestore.format.serde import HeaderSerde, Serde, Serdes
+from statestore.format.serde import Serde, Serdes
 from statestore.format.serde_columns import ColumnSerde
 from statestore.format.values.store_format import StoreFormat
-from statestore.headers import ConsumerRecord, Header, Headers, ProducerRecord, TimestampType
+from statestore.headers import ConsumerRecord, Header, Headers, ProducerRecord
 from statestore.headers.record_columns import RecordColumns
 from statestore.operators.keyed_state import KeyScope, ListState, MapState, ValueState, keyed_state_store
 from statestore.operators.per_key import ExpiredTimer, KeyContext
@@ -66,7 +66,6 @@ __all__ = [
     "ExpiredTimer",
     "Header",
     "HeaderBytesStore",
-    "HeaderSerde",
     "Headers",
     "HeadersBytesStore",
     "KeyContext",
@@ -98,7 +97,6 @@ __all__ = [
     "StoreSpec",
     "Stores",
     "TaskDirectory",
-    "TimestampType",
     "TimestampedKeyValueStore",
     "TimestampedKeyValueStoreWithHeaders",
     "TimestampedWindowStore",

@@ -28,7 +28,7 @@ from demo_session import demo_session
 from middleware_company import ORDER, SLICE_BYTES, TOTAL, Company
 from statestore import ConsumerRecord, Headers, ProducerRecord
 from statestore.headers import ExtendedDeserializer, ExtendedSerializer
-from statestore.middleware import DeadLetters
+from statestore.middleware import DeadLetters, FailureHandling
 from statestore.middleware.lineage.tracing import TRACEPARENT
 from statestore.middleware.schemas.schema_registry import IdPlace, avro_serde
 from statestore.middleware.security.encryption import Encryption
@@ -132,7 +132,7 @@ def run_query(spark: SparkSession, company: Company, home: Path) -> None:
         state_location=home / "state",
         local_dir=str(home / "local"),
         interceptors=company.chain("query", home / "spans"),
-        dead_letters="dead",
+        failures=FailureHandling(dead_letters="dead"),
     )
     query = (
         rows.writeStream.format("kafka")

@@ -34,8 +34,8 @@ class ConnectIngest:
 
     Keys, topics and partitions say which shard a record belongs to: a step that changes them ends the query.
 
-    What converters can't read is asked of the query's `on_deserialization_error`, what steps can't do of `on_refusal`;
-    where the query does not say, `errors.tolerance` does, for all of the query.
+    What converters can't read is asked of the query's FailureHandling.deserialization, what steps can't do of its
+    `refusal`; where the query does not say, `errors.tolerance` does, for all of the query.
     """
 
     def __init__(

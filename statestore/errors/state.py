@@ -80,8 +80,8 @@ class LocalDiskFullError(StoreError):
     cause: str
     problem: str = text(
         "there is no space left for {path} ({cause}). Nothing of the batch was committed. Make space there, or "
-        "give a local_dir on a larger disk; with a larger memory_bytes, or of input a larger "
-        "input_memory_bytes, less of a batch goes to disk"
+        "give a local_dir on a larger disk; with more MemoryOptions(state_bytes=...), or of "
+        "input more input_bytes, less of a batch goes to disk"
     )
 
 

@@ -46,43 +46,38 @@ _WORDS: Final = {**{each.value: each for each in OnFailure}, "skip": OnFailure.C
 
 @dataclass(frozen=True, kw_only=True)
 class FailureHandling:
-    """What a query does about records that fail; None, what is not said, ends it, or makes dead letters of refusals.
+    """What a query does about records that fail.
 
-    "topic:NAME" says "dead_letter", and that the topic for dead letters is NAME.
+    Of each kind of failure "fail" stops the query; "continue", or "skip", leaves the record out, counts it in the
+    shard's commit pointer and logs it; "dead_letter" puts it out to the topic for dead letters as well, and so does
+    "topic:NAME", which names that. Or a function of the FailedRecord that returns one of the words, and travels to the
+    executors. None is "fail".
 
     Raises ValueError for unknown words, for "dead_letter" without a topic for dead letters, and for two topics;
     TypeError for what is neither a word nor a function.
     """
 
-    on_deserialization_error: Handler | None = None
-    on_processing_error: Handler | None = None
-    on_production_error: Handler | None = None
-    on_refusal: Handler | None = None
-    """None: a dead letter if there is a topic for them, else what FAIL does."""
-    dead_letters: DeadLetters | None = None
+    deserialization: Handler | None = None
+    """Of what the serdes of a source, or the converters of a ConnectIngest, can't read."""
+    processing: Handler | None = None
+    """Of records that a processor raises an error for. What it had written and forwarded by then stays, as in Kafka
+    Streams. For processors of single records.
+    """
+    production: Handler | None = None
+    """Of what a sink's serdes can't write."""
+    refusal: Handler | None = None
+    """Of records that an interceptor refuses, or a step of a ConnectIngest can't be done to. None is "dead_letter" if
+    there is a topic for them, else "fail".
+    """
+    dead_letters: DeadLetters | str | None = None
+    """The topic for dead letters."""
     logs_all: bool = False
     """Whether each record that is left out is logged, and not only the first of a task."""
 
-    @classmethod
-    def of(
-        cls,
-        dead_letters: DeadLetters | str | None,
-        on_deserialization_error: Handler | None,
-        on_processing_error: Handler | None,
-        on_production_error: Handler | None,
-        on_refusal: Handler | None,
-        chain: Iterable[Interceptor],
-    ) -> FailureHandling:
-        """Return what the arguments of a query or a test driver say, and a connector's configuration in their chain."""
-        said = cls(
-            on_deserialization_error=on_deserialization_error,
-            on_processing_error=on_processing_error,
-            on_production_error=on_production_error,
-            on_refusal=on_refusal,
-            dead_letters=DeadLetters.of(dead_letters),
-        )
+    def around(self, chain: Iterable[Interceptor]) -> FailureHandling:
+        """Return this, and what a connector's configuration in a chain says of what is not said here."""
         tolerance = tolerance_of(chain)
-        return said if tolerance is None else said._under(tolerance)
+        return self if tolerance is None else self._under(tolerance)
 
     def _under(self, tolerance: Tolerance) -> FailureHandling:
         """Return this, and what a connector's configuration says of all that is not said. Warns of what is said twice.
@@ -92,7 +87,7 @@ class FailureHandling:
         made = replace(self, logs_all=tolerance.logs_all)
         if not tolerance.is_on:
             return made
-        letters = self.dead_letters
+        letters = DeadLetters.of(self.dead_letters)
         if letters is None and tolerance.topic:
             name = tolerance.name or DeadLetters.name
             letters = DeadLetters(tolerance.topic, name, with_context=tolerance.with_context)
@@ -101,20 +96,20 @@ class FailureHandling:
         left_out = OnFailure.CONTINUE if letters is None else OnFailure.DEAD_LETTER
         return replace(
             made,
-            on_deserialization_error=self.on_deserialization_error or left_out,
-            on_refusal=self.on_refusal or left_out,
+            deserialization=self.deserialization or left_out,
+            refusal=self.refusal or left_out,
             dead_letters=letters,
         )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dead_letters", DeadLetters.of(self.dead_letters))
-        for name in _PARAMETERS.values():
+        for name in _HANDLERS.values():
             handler = getattr(self, name)
             if isinstance(handler, str):
                 object.__setattr__(self, name, self._word_of(name, handler))
             elif handler is not None and not isinstance(handler, OnFailure) and not callable(handler):
                 raise TypeError(f"{name} must be one of {', '.join(_WORDS)}, or a function, not {handler!r}")
-        for name in _PARAMETERS.values():
+        for name in _HANDLERS.values():
             if getattr(self, name) is OnFailure.DEAD_LETTER and self.dead_letters is None:
                 raise ValueError(f'{name}="dead_letter" needs a topic: dead_letters="..."')
 
@@ -123,7 +118,7 @@ class FailureHandling:
         topic = word.removeprefix(_TOPIC)
         if topic in ("", word):
             return _word(parameter, word)
-        letters = self.dead_letters or DeadLetters(topic)
+        letters = DeadLetters.of(self.dead_letters) or DeadLetters(topic)
         if letters.topic != topic:
             raise ValueError(
                 f"{parameter}={word!r}: there is one topic for dead letters, and {letters.topic!r} is named"
@@ -134,7 +129,7 @@ class FailureHandling:
     @property
     def letters(self) -> DeadLetters:
         """How dead letters are made, also those that go to a topic for audit and have no other."""
-        return self.dead_letters or DeadLetters("")
+        return DeadLetters.of(self.dead_letters) or DeadLetters("")
 
     @property
     def keeps_on(self) -> frozenset[FailureStage]:
@@ -149,32 +144,26 @@ class FailureHandling:
         if handler is None and failed.stage is not FailureStage.REFUSAL:
             return OnFailure.FAIL
         if handler is None:
-            has_topic = self.dead_letters is not None or self.topic_of(failed) is not None
-            return OnFailure.DEAD_LETTER if has_topic else OnFailure.FAIL
+            return OnFailure.FAIL if self.topic_of(failed) is None else OnFailure.DEAD_LETTER
         if isinstance(handler, OnFailure):
             return handler
         decision = cast("Callable[[FailedRecord], OnFailure | str]", handler)(failed)
-        decision = decision if isinstance(decision, OnFailure) else _word(_PARAMETERS[failed.stage], decision)
+        decision = decision if isinstance(decision, OnFailure) else _word(_HANDLERS[failed.stage], decision)
         if decision is OnFailure.DEAD_LETTER and self.topic_of(failed) is None:
-            raise ValueError(f'{_PARAMETERS[failed.stage]} returned "dead_letter", which needs a topic: dead_letters')
+            raise ValueError(f'{_HANDLERS[failed.stage]} returned "dead_letter", which needs a topic: dead_letters')
         return decision
 
     def topic_of(self, failed: FailedRecord) -> str | None:
         """Return the topic that a dead letter goes to; None if there is none."""
         if isinstance(failed.error, RecordRefusedError) and failed.error.audit_topic is not None:
             return failed.error.audit_topic
-        return None if self.dead_letters is None else self.dead_letters.topic
+        return self.letters.topic or None
 
     def _handler(self, stage: FailureStage) -> Any:
-        return getattr(self, _PARAMETERS[stage])
+        return getattr(self, _HANDLERS[stage])
 
 
-_PARAMETERS: Final = {
-    FailureStage.REFUSAL: "on_refusal",
-    FailureStage.DESERIALIZATION: "on_deserialization_error",
-    FailureStage.PROCESSING: "on_processing_error",
-    FailureStage.PRODUCTION: "on_production_error",
-}
+_HANDLERS: Final = {stage: stage.name.lower() for stage in FailureStage}
 
 FAIL_ALWAYS: Final = FailureHandling()
 """What is done if nothing else is said."""

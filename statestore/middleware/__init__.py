@@ -17,6 +17,7 @@ imports.
 from statestore.interception.chain import Chain, chain_of
 from statestore.interception.dead_letters import DeadLetters
 from statestore.interception.failed_record import FailedRecord
+from statestore.interception.failures import FailureHandling
 from statestore.interception.interceptor import (
     EmittedRecord,
     IngestedRecord,
@@ -32,6 +33,7 @@ __all__ = [
     "DeadLetters",
     "EmittedRecord",
     "FailedRecord",
+    "FailureHandling",
     "IngestedRecord",
     "Interceptor",
     "InterceptorContext",

@@ -410,7 +410,7 @@ class Task:
             if isinstance(processor, BatchProcessor) and FailureStage.PROCESSING in self.failures.keeps_on:
                 raise TopologyError(
                     f"processor {name!r} takes records in columns, so it can't be told which of them it failed on: "
-                    'leave on_processing_error at "fail", or let it process single records'
+                    'leave FailureHandling(processing=...) at "fail", or let it process single records'
                 )
         for source in self._column_sources.values():
             if source is not None and self._interceptors.consumes:
@@ -497,9 +497,9 @@ class Task:
             facts = {**record_facts(*came), "at": user_line(cause.__cause__ or cause)}
             raise DeserializationError(
                 f"source {node.name!r} can't read record {topic}-{partition} at offset {offset} "
-                f"({facts_in_words(facts)}): {cause}. Nothing was "
-                'committed. Mend the record or the serde, or start with on_deserialization_error="skip" to leave such '
-                'records out, or "dead_letter" to put them out to a topic of their own',
+                f"({facts_in_words(facts)}): {cause}. Nothing was committed. Mend the record or the serde, or start "
+                'with FailureHandling(deserialization="skip") to leave such records out, or "dead_letter" to put them '
+                "out to a topic of their own",
                 **facts,
             ) from cause
 

@@ -35,12 +35,13 @@ from statestore.spark.figures import BatchFigures, batch_figures
 from statestore.spark.listener import StateStoreListener
 from statestore.spark.query_failure import error_of
 from statestore.spark.recommendation import recommended_settings
-from statestore.spark.stateful import stateful
+from statestore.spark.stateful import MemoryOptions, stateful
 
 __all__ = [
     "BatchFigures",
     "DataFrameStreams",
     "HeaderStatefulProcessor",
+    "MemoryOptions",
     "StateStoreListener",
     "batch_figures",
     "committed_options",

@@ -38,15 +38,15 @@ class RecordFigures(NamedTuple):
     process_total: int = 0
     """Records that came in, with those dropped."""
     dropped_records_total: int = 0
-    """Records that no serde could read, left out by on_deserialization_error="skip"."""
+    """Records that no serde could read, left out by FailureHandling.deserialization."""
     punctuate_total: int = 0
     """Calls of punctuators."""
     records_produced_total: int = 0
     """Records that sinks put out, and dead letters."""
     refused_records_total: int = 0
-    """Records that interceptors refused, left out by on_refusal."""
+    """Records that interceptors refused, left out by FailureHandling.refusal."""
     failed_records_total: int = 0
-    """Records that processors failed on or sinks could not write, left out by on_processing_error and the like."""
+    """Records that processors failed on or sinks could not write, left out by what FailureHandling says."""
     dead_letters_total: int = 0
     """Of all that was left out, what was put out as a dead letter."""
 

@@ -114,7 +114,7 @@ def troubles_of(figures: BatchFigures, *, restored_again: int) -> list[str]:
         troubles.append(f"records refused, or failed on, and left out: {left_out} ({classes})")
     if figures.spill.spills:
         troubles.append(
-            f"spilled {size_text(figures.spill.size_bytes)} to local disk: more memory_bytes would be faster"
+            f"spilled {size_text(figures.spill.size_bytes)} to local disk: a larger MemoryOptions.state_bytes is faster"
         )
     if figures.snapshot.failed:
         troubles.append(f"snapshots failed: {figures.snapshot.failed}; the logs of the executors say why")

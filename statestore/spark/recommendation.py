@@ -81,7 +81,7 @@ def recommended_settings(
     Args:
         cores: how many tasks run at once in one process of Spark: N of `local[N]`, or an executor's cores.
         memory_bytes: what such a process and its Python workers are to take in memory together, without what is kept
-            for the state (`memory_bytes` of `stateful`) and for input (`input_memory_bytes` for each task), which large
+            for the state and its input (MemoryOptions of `stateful`), which large
             batches fill. 1.5 GiB by default.
         local: whether Spark runs in local mode, where the driver's process runs the tasks. On a cluster executors do;
             their `spark.executor.memoryOverhead` has to hold what `memory_bytes` leaves beside the heap, and the state

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Collection, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.errors import InputError, TopologyError
 from statestore.interception.chain import Interceptors, query_chain
-from statestore.interception.dead_letters import DeadLetters
-from statestore.interception.failures import FailureHandling, Handler
+from statestore.interception.failures import FailureHandling
 from statestore.processor.rehearsal import refuse_empty_classes, uses_wall_clock
 from statestore.processor.topology import Topology
 from statestore.recovery.local.local_directory import LocalDirectory
@@ -52,10 +51,20 @@ _RETAINED_BATCHES = "spark.sql.streaming.minBatchesToRetain"
 _EXECUTOR_CORES = "spark.executor.cores"
 _TASK_CPUS = "spark.task.cpus"
 _ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_DEFAULT_INPUT_MEMORY_BYTES = 256 << 20
-_DEFAULT_UPGRADE_BUDGET_MS = 50
 _DEFAULT_TIMESTAMP_AHEAD_MS = 365 * 24 * 3600 * 1000
 """No clock is that wrong, and few records are dated so far ahead. The wrong unit is a thousand times further."""
+
+
+@dataclass(frozen=True)
+class MemoryOptions:
+    """What a query may take in memory, beside what Spark takes; what is above goes to `local_dir`."""
+
+    state_bytes: int | None = None
+    """The state, on each executor: uncommitted writes, write buffers and block cache. The tasks that run at once on an
+    executor share it evenly. None is 256 MiB for each of them.
+    """
+    input_bytes: int = 256 << 20
+    """A shard's input, in each task."""
 
 
 def stateful(
@@ -68,17 +77,11 @@ def stateful(
     shard_by: str = "key",
     local_dir: str | LocalDirectory | None = None,
     interceptors: Interceptors = None,
-    dead_letters: str | DeadLetters | None = None,
-    on_deserialization_error: Handler | None = None,
-    on_processing_error: Handler | None = None,
-    on_production_error: Handler | None = None,
-    on_refusal: Handler | None = None,
+    failures: FailureHandling | None = None,
     accept_topology_change: bool | Collection[str] = False,
-    input_memory_bytes: int = _DEFAULT_INPUT_MEMORY_BYTES,
-    upgrade_budget_ms: float = _DEFAULT_UPGRADE_BUDGET_MS,
-    memory_bytes: int | None = None,
-    recovery: RecoveryOptions | None = None,
     accept_older_checkpoint: bool = False,
+    memory: MemoryOptions | None = None,
+    recovery: RecoveryOptions | None = None,
     max_timestamp_ahead_ms: int | None = _DEFAULT_TIMESTAMP_AHEAD_MS,
 ) -> DataFrame:
     """Run `topology` over a streaming DataFrame of Kafka's shape; the result has the Kafka sink's shape.
@@ -100,31 +103,16 @@ def stateful(
             `spark.statestore.interceptors` come outside of them. A function among them is called with each record
             (ConsumerRecord of bytes) that comes in, and returns the one to go on with, whose headers, value and
             timestamp may differ, or None to leave it out. Kafka Connect's converters and transformations are a
-            ConnectIngest, whose `errors.tolerance` is for all that `on_deserialization_error`, `on_refusal` and
-            `dead_letters` do not say. Its `topics`, then its `header.converter`, then the session's
-            `spark.statestore.header.converter` say how typed headers are read.
-        dead_letters: the topic, or DeadLetters, to which records that fail are put out as they came.
-        on_deserialization_error: "fail", what None is, stops the query at a record that the serdes of its source, or
-            the converters of a ConnectIngest, can't read; "continue", or "skip", leaves it out, counts it in the
-            shard's commit pointer and logs it; "dead_letter" puts it out as well, and so does "topic:NAME", which
-            names the topic for dead letters. Or a function of the FailedRecord that returns one of the words.
-        on_processing_error: likewise, of records that a processor raises an error for. What it had written and
-            forwarded by then stays, as in Kafka Streams. For processors of single records.
-        on_production_error: likewise, of what a sink's serdes can't write.
-        on_refusal: likewise, of records that an interceptor refuses, or a step of a ConnectIngest can't be done to.
-            None is "dead_letter" if there is a topic for them, else "fail".
+            ConnectIngest, whose `errors.tolerance` is for all that `failures` does not say. Its `topics`, then its
+            `header.converter`, then the session's `spark.statestore.header.converter` say how typed headers are read.
+        failures: what is done about records that fail; None stops the query at the first.
         accept_topology_change: record a changed topology instead of refusing it. Names of stores also have those that
             are gone dropped, with all that they hold; their names can't be used again. No store may be changed.
-        input_memory_bytes: how much of a shard's input one task holds in memory; the rest goes to `local_dir`.
-        upgrade_budget_ms: after a store was given a newer format, how long each shard and batch may take to move
-            entries that no record touches.
-        memory_bytes: what the state may take in memory on each executor: uncommitted writes, write buffers and block
-            cache. The tasks that run at once on an executor share it evenly; what is above a share goes to `local_dir`.
-            None is 256 MiB for each of them.
-        recovery: when snapshots are made, how much history is kept, and who is told of restores; None is the defaults.
         accept_older_checkpoint: go on from a checkpoint that is behind the location, or that another run has given up,
-            and give up what was committed since. Without it such a start is refused with CheckpointBehindError or
-            CheckpointBehindError; with it, with VersionCollectedError if a file of that version is gone.
+            and give up what was committed since. Without it such a start is refused with CheckpointBehindError; with
+            it, with VersionCollectedError if a file of that version is gone.
+        memory: what the state and the input may take in memory; what is above goes to `local_dir`.
+        recovery: when snapshots are made, how much history is kept, and who is told of restores; None is the defaults.
         max_timestamp_ahead_ms: how far ahead of the clock a record's timestamp may be; None is no bound.
             One that is further ends the query with FutureTimestampError: stream time never goes back.
 
@@ -144,9 +132,8 @@ def stateful(
     if via == _TRANSFORM and is_connect(spark):
         refuse_transform_with_state()
     chain = query_chain(interceptors, session_properties(spark), session_header_converter(spark))
-    handling = FailureHandling.of(
-        dead_letters, on_deserialization_error, on_processing_error, on_production_error, on_refusal, chain
-    )
+    handling = (failures or FailureHandling()).around(chain)
+    memory = memory or MemoryOptions()
     topology = topology.with_interceptors(chain)
     _validate(topology, shard_by)
     choose_python(spark)
@@ -156,7 +143,7 @@ def stateful(
     location = location_in(spark, state_location)
     asked = _new_metadata(topology, handling, shards, shard_by, settings.get(PARTITIONS) or spark.conf.get(PARTITIONS))
     metadata = _agreed(spark, location, asked, accept_topology_change)
-    local = LocalDirectory.of(local_dir, _memory_budget(spark, memory_bytes))
+    local = LocalDirectory.of(local_dir, _memory_budget(spark, memory.state_bytes))
     retention = _with_retention(recovery or RecoveryOptions(), spark)
     state = _sharded_state(metadata, location, local, topology, retention, accept_older_checkpoint)
     call = ShardCall(
@@ -164,8 +151,7 @@ def stateful(
         state,
         metadata.routing,
         handling,
-        input_memory_bytes,
-        upgrade_budget_ms,
+        memory.input_bytes,
         metadata.wall_clock,
         shards if PARTITIONS in settings else None,
     )
@@ -229,8 +215,8 @@ def _new_metadata(
     )
 
 
-def _memory_budget(spark: SparkSession, memory_bytes: int | None) -> MemoryBudget:
-    return MemoryBudget() if memory_bytes is None else MemoryBudget(memory_bytes, _concurrent_tasks(spark))
+def _memory_budget(spark: SparkSession, state_bytes: int | None) -> MemoryBudget:
+    return MemoryBudget() if state_bytes is None else MemoryBudget(state_bytes, _concurrent_tasks(spark))
 
 
 def _concurrent_tasks(spark: SparkSession) -> int:

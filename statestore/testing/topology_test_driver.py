@@ -20,8 +20,7 @@ from statestore.bytestore.kinds.store_spec import StoreSpec, check_store_name
 from statestore.errors.harness import DriverClosedError, DriverFailedError
 from statestore.format.serde import Serde
 from statestore.interception.chain import Interceptors, chain_of
-from statestore.interception.dead_letters import DeadLetters
-from statestore.interception.failures import FailureHandling, Handler
+from statestore.interception.failures import FailureHandling
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.stores.typed_store import TypedStore
@@ -41,8 +40,8 @@ class TopologyTestDriver(StoreAccess):
     `state_dir` is a state directory of Kafka Streams: what it holds of the application is gone on with, and what the
     driver writes stays there, as it was at the last commit before `close`. None is a directory that goes with `close`.
     `changelogs` are what the changelog topics of stores held before: key and value as bytes, with the timestamp. Stores
-    are restored from what of it they lack. `interceptors` see each record, and what is done about
-    records that fail is said, as in `stateful`. Dead letters can be read as any topic that was written to.
+    are restored from what of it they lack. `interceptors` see each record, and `failures` says what is done about
+    records that fail, as in `stateful`. Dead letters can be read as any topic that was written to.
 
     After an error out of the topology, nothing of the record that it came from is committed, and only `restart` goes
     on. After `close` every call raises DriverClosedError, except `close`.
@@ -55,21 +54,15 @@ class TopologyTestDriver(StoreAccess):
         application_id: str = "test-application",
         initial_wall_clock_time_ms: int = 0,
         state_dir: str | os.PathLike[str] | None = None,
-        on_deserialization_error: Handler | None = None,
         changelogs: Mapping[str, Iterable[TestRecord[bytes, bytes | None]]] | None = None,
         interceptors: Interceptors = None,
-        dead_letters: str | DeadLetters | None = None,
-        on_processing_error: Handler | None = None,
-        on_production_error: Handler | None = None,
-        on_refusal: Handler | None = None,
+        failures: FailureHandling | None = None,
     ) -> None:
         topology.validate()
         chain = chain_of(interceptors).complete()
         check_store_name(application_id)
         _require_span("initial_wall_clock_time_ms", initial_wall_clock_time_ms)
-        handling = FailureHandling.of(
-            dead_letters, on_deserialization_error, on_processing_error, on_production_error, on_refusal, chain
-        )
+        handling = (failures or FailureHandling()).around(chain)
         given = {
             name: [_changelog_record(record) for record in records] for name, records in (changelogs or {}).items()
         }

@@ -14,7 +14,7 @@ import pytest
 from statestore import Headers, Processor, Record, Serdes, Topology
 from statestore.connect import ConfigDef, ConnectIngest, HeaderConverter, Transformation, TransformChain
 from statestore.errors import ConfigException, DataException, DeserializationError, ProcessorError
-from statestore.middleware import DeadLetters
+from statestore.middleware import DeadLetters, FailureHandling
 from statestore.testing import TestRecord, TopologyTestDriver
 
 MOVE = {
@@ -35,9 +35,9 @@ LETTERS = {**ALL, "errors.deadletterqueue.topic.name": "dead"}
 
 SOUND = b'{"region":"eu","id":1}'
 POISON: dict[str, tuple[dict[str, str], bytes, list[tuple[str, bytes]], str]] = {
-    "a value that is not read": (MOVE, b"{", [], "on_deserialization_error"),
-    "a header that is not read": (TO_VALUE, SOUND, [("region", b"{")], "on_deserialization_error"),
-    "a value that a step can't take": (MOVE, b"[1]", [], "on_refusal"),
+    "a value that is not read": (MOVE, b"{", [], "deserialization"),
+    "a header that is not read": (TO_VALUE, SOUND, [("region", b"{")], "deserialization"),
+    "a value that a step can't take": (MOVE, b"[1]", [], "refusal"),
 }
 
 
@@ -61,7 +61,8 @@ def topology(value_serde: Any = None) -> Topology:
 @contextmanager
 def driver(config: Any, *, serde: Any = None, **options: Any) -> Iterator[TopologyTestDriver]:
     ingest = pickle.loads(pickle.dumps(ConnectIngest(config))) if isinstance(config, dict) else config
-    with TopologyTestDriver(topology(serde), interceptors=ingest, **options) as run:
+    failures = FailureHandling(**options)
+    with TopologyTestDriver(topology(serde), interceptors=ingest, failures=failures) as run:
         yield run
 
 
@@ -95,7 +96,7 @@ def test_the_query_s_handlers_are_asked_about_what_connect_can_not_do(poison: st
         pipe(run, value, headers=headers)
         pipe(run, SOUND)
         assert len(values(run, "out")) == 1
-    others = {"on_deserialization_error", "on_refusal", "on_processing_error", "on_production_error"} - {handler}
+    others = {"deserialization", "refusal", "processing", "production"} - {handler}
     with driver(config, **dict.fromkeys(others, "skip")) as run, pytest.raises(ProcessorError) as raised:
         pipe(run, value, headers=headers)
     assert isinstance(raised.value.__cause__, DataException)
@@ -115,7 +116,7 @@ def test_what_is_tolerated_becomes_a_dead_letter_as_it_came(poison: str) -> None
     with driver({**config, **LETTERS, "errors.deadletterqueue.context.headers.enable": "true"}) as run:
         pipe(run, value, headers=brought)
         facts = said(*read(run, "dead"))
-    stage = "TRANSFORMATION" if handler == "on_refusal" else "VALUE_CONVERTER"
+    stage = "TRANSFORMATION" if handler == "refusal" else "VALUE_CONVERTER"
     assert {name: facts[name] for name in ("topic", "partition", "offset", "connector.name", "stage")} == {
         "topic": "in",
         "partition": "0",
@@ -141,7 +142,7 @@ def test_tolerance_is_for_serdes_of_sources_too_and_not_for_processors() -> None
 
 
 def test_what_the_query_says_goes_before_the_configuration(caplog: Any) -> None:
-    stopping = driver(LETTERS, serde=Serdes.json(), on_deserialization_error="fail")
+    stopping = driver(LETTERS, serde=Serdes.json(), deserialization="fail")
     with stopping as run, pytest.raises(DeserializationError):
         pipe(run, b"{")
     with driver(LETTERS, serde=Serdes.json(), dead_letters="mine") as run:

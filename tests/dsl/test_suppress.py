@@ -17,6 +17,7 @@ from statestore.dsl.suppressed import BufferConfig, EmitStrategy, Suppressed
 from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
 from statestore.errors import SuppressionBufferFullError, TopologyError
 from statestore.format.values.buffered_record import BufferedRecord, encode_buffered_record
+from statestore.middleware import FailureHandling
 from statestore.processor.processor import Processor
 from statestore.stores.key_value import KeyValueStore
 from statestore.testing import TestRecord, TopologyTestDriver
@@ -122,7 +123,10 @@ def test_what_is_too_much_fails_the_batch_and_no_handler_skips_it() -> None:
 
     builder = StreamsBuilder()
     declare(builder.stream("in", key_serde=TEXT, value_serde=TEXT)).to_stream().to("out")
-    with TopologyTestDriver(builder.build(), on_processing_error="skip", dead_letters="dead") as driver:
+    with TopologyTestDriver(
+        builder.build(),
+        failures=FailureHandling(processing="skip", dead_letters="dead"),
+    ) as driver:
         piped = driver.create_input_topic("in", key_serde=TEXT, value_serde=TEXT)
         piped.pipe_input("a", "x", timestamp_ms=1)
         with pytest.raises(SuppressionBufferFullError, match="2 keys of 64 bytes, and may hold 1 keys"):

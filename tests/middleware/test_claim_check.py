@@ -13,7 +13,7 @@ import pytest
 from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Topology
 from statestore.errors import ConfigException, LocationError
 from statestore.errors.middleware import ChainOrderError, ClaimError, ClaimMissingError
-from statestore.middleware import Chain, EmittedRecord, Interceptor
+from statestore.middleware import Chain, EmittedRecord, FailureHandling, Interceptor
 from statestore.middleware.size.claim_check import CLAIM_CHECK_HEADER, ClaimCheck, delete_objects
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.passed_records import arrived, in_columns, produced, through
@@ -201,7 +201,7 @@ def test_a_missing_object_is_a_dead_letter_in_columns_and_alone(check: ClaimChec
             (b"", [(CLAIM_CHECK_HEADER, other)]),
         ]
     ]
-    with TopologyTestDriver(topology, interceptors=[check], dead_letters="dead") as driver:
+    with TopologyTestDriver(topology, interceptors=[check], failures=FailureHandling(dead_letters="dead")) as driver:
         source, out, dead = (
             driver.create_input_topic("in", **ends),
             driver.create_output_topic("out", **ends),

@@ -18,7 +18,7 @@ from statestore import ConsumerRecord, ProducerRecord, Serdes, Topology
 from statestore.errors import ConfigException
 from statestore.errors.middleware import ChainOrderError, CloudEventRefusedError
 from statestore.headers.record_columns import RecordColumns
-from statestore.middleware import Chain, Interceptor
+from statestore.middleware import Chain, FailureHandling, Interceptor
 from statestore.middleware.schemas import cloud_events as ce
 from statestore.testing import TopologyTestDriver
 
@@ -332,7 +332,7 @@ def test_malformed_events_become_dead_letters_and_others_go_through() -> None:
     topology = Topology()
     topology.add_source("in", "t", key_serde=Serdes.string(), value_serde=Serdes.json())
     topology.add_sink("out", "u", ["in"], key_serde=Serdes.string(), value_serde=Serdes.json())
-    with TopologyTestDriver(topology, interceptors=[SENT], dead_letters="dead") as driver:
+    with TopologyTestDriver(topology, interceptors=[SENT], failures=FailureHandling(dead_letters="dead")) as driver:
         topic = driver.create_input_topic("t", key_serde=Serdes.string(), value_serde=Serdes.bytes())
         topic.pipe_input("a", b"[1]", timestamp_ms=5, headers=list(SOUND.items()))
         topic.pipe_input("b", b"[2]", timestamp_ms=6, headers=list(without("ce_id").items()))

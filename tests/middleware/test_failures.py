@@ -60,9 +60,9 @@ def outputs_of_text(driver: TopologyTestDriver) -> list[str]:
 
 STAGES: dict[str, tuple[bytes, str, dict[str, Any]]] = {
     "refused": (b"bad", "TRANSFORMATION", {"interceptors": [Refusing("guard")]}),
-    "unreadable": (b"{", "VALUE_CONVERTER", {"on_deserialization_error": "dead_letter"}),
-    "failed": (b'"boom"', "TASK_PUT", {"on_processing_error": "dead_letter"}),
-    "unwritable": (b'"unwritable"', "KAFKA_PRODUCE", {"on_production_error": "dead_letter"}),
+    "unreadable": (b"{", "VALUE_CONVERTER", {"deserialization": "dead_letter"}),
+    "failed": (b'"boom"', "TASK_PUT", {"processing": "dead_letter"}),
+    "unwritable": (b'"unwritable"', "KAFKA_PRODUCE", {"production": "dead_letter"}),
 }
 CLASSES = {
     "refused": ("guard", "tests.support.interceptors.ForbiddenError", "a bad value"),
@@ -76,9 +76,11 @@ CLASSES = {
 @pytest.mark.parametrize("in_columns", [False, True])
 def test_a_dead_letter_is_the_record_as_it_came_with_what_was_wrong(how: str, in_columns: bool) -> None:
     value, stage, options = STAGES[how]
+    options = {**options}
     stamp = ColumnStamp("stamp") if in_columns else Stamp("stamp")
-    options = {**options, "interceptors": [*options.get("interceptors", ()), stamp]}
-    with TopologyTestDriver(chain(handle, value_serde=JSON), dead_letters="dead", **options) as driver:
+    interceptors = [*options.pop("interceptors", ()), stamp]
+    failures = FailureHandling(dead_letters="dead", **options)
+    with TopologyTestDriver(chain(handle, value_serde=JSON), interceptors=interceptors, failures=failures) as driver:
         raw = input_of(driver, value_serde=Serdes.bytes())
         headers = [("trace", b"1"), (DeadLetters.TOPIC, b"a lie")]
         for number, each in enumerate((b'"before"', value, b'"after"')):
@@ -114,9 +116,11 @@ def test_each_failure_ends_the_query_unless_it_was_told_to_go_on(how: str) -> No
             raw.pipe_input("k", value)
         if how == "unwritable":
             assert isinstance(caught.value.__cause__, SerializationError)
-    going_on = {name: "continue" for name in ("on_processing_error", "on_production_error", "on_refusal")}
+    going_on = {name: "continue" for name in ("processing", "production", "refusal")}
     with TopologyTestDriver(
-        chain(handle, value_serde=JSON), interceptors=interceptors, on_deserialization_error="skip", **going_on
+        chain(handle, value_serde=JSON),
+        interceptors=interceptors,
+        failures=FailureHandling(deserialization="skip", **going_on),
     ) as driver:
         input_of(driver, value_serde=Serdes.bytes()).pipe_value_list([value, b'"after"'])
         assert outputs_of_text(driver) == ["after"]
@@ -130,7 +134,8 @@ def test_a_handler_may_be_a_function_of_the_record() -> None:
         return "continue" if len(seen) == 1 else "dead_letter" if len(seen) == 2 else "fail"
 
     with TopologyTestDriver(
-        chain(handle, value_serde=JSON), dead_letters=DeadLetters("dead", "orders", False), on_processing_error=decide
+        chain(handle, value_serde=JSON),
+        failures=FailureHandling(dead_letters=DeadLetters("dead", "orders", False), processing=decide),
     ) as driver:
         source = input_of(driver, value_serde=JSON)
         source.pipe_input("k", "boom", timestamp_ms=5)
@@ -161,7 +166,9 @@ def test_what_goes_out_and_is_refused_becomes_a_dead_letter_of_the_input_record(
         context.forward(record)
         context.forward(record.with_value("bad"))
 
-    with TopologyTestDriver(chain(worsen), interceptors=[Refusing("guard")], dead_letters="dead") as driver:
+    with TopologyTestDriver(
+        chain(worsen), interceptors=[Refusing("guard")], failures=FailureHandling(dead_letters="dead")
+    ) as driver:
         input_of(driver).pipe_value_list(["good"])
         (letter,) = letters_of(driver)
         assert (letter.value, said(letter)["offset"], said(letter)["class.name"]) == (b"good", "0", "guard")
@@ -205,7 +212,10 @@ class SendsInPunctuations(Processor):
 def test_what_belongs_to_no_record_says_only_what_was_wrong() -> None:
     topology = Topology().add_source("in", "in", key_serde=JSON, value_serde=JSON)
     topology.add_processor("p", SendsInPunctuations, ["in"]).add_sink("out", "out", ["p"])
-    with TopologyTestDriver(topology, dead_letters="dead", on_production_error="dead_letter") as driver:
+    with TopologyTestDriver(
+        topology,
+        failures=FailureHandling(dead_letters="dead", production="dead_letter"),
+    ) as driver:
         driver.advance_wall_clock_time(10)
         (letter,) = letters_of(driver)
         assert (letter.key, letter.value) == (None, None)
@@ -226,7 +236,7 @@ class Consuming(Interceptor):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"on_processing_error": "continue"}, "it can't be told which of them it failed on"),
+        ({"failures": FailureHandling(processing="continue")}, "it can't be told which of them it failed on"),
         ({"interceptors": [Consuming()]}, "on_consume of an interceptor"),
     ],
 )
@@ -240,9 +250,9 @@ def test_columns_that_leave_no_way_to_tell_records_apart_are_refused_at_the_star
 @pytest.mark.parametrize(
     ("options", "kind", "problem"),
     [
-        ({"on_processing_error": "ignore"}, ValueError, "on_processing_error must be one of fail, continue"),
-        ({"on_refusal": "dead_letter"}, ValueError, 'on_refusal="dead_letter" needs a topic'),
-        ({"on_refusal": 5}, TypeError, "on_refusal must be one of"),
+        ({"processing": "ignore"}, ValueError, "processing must be one of fail, continue"),
+        ({"refusal": "dead_letter"}, ValueError, 'refusal="dead_letter" needs a topic'),
+        ({"refusal": 5}, TypeError, "refusal must be one of"),
         ({"dead_letters": ""}, TypeError, "dead_letters must be the name of a topic"),
     ],
 )
@@ -254,7 +264,7 @@ def test_a_wrong_handling_is_refused(options: Any, kind: type[Exception], proble
 def test_what_is_left_out_is_logged_a_few_times(caplog: pytest.LogCaptureFixture) -> None:
     with (
         caplog.at_level(logging.WARNING, "statestore.interception.failures"),
-        TopologyTestDriver(chain(handle, value_serde=JSON), on_processing_error="continue") as driver,
+        TopologyTestDriver(chain(handle, value_serde=JSON), failures=FailureHandling(processing="continue")) as driver,
     ):
         input_of(driver, value_serde=Serdes.bytes()).pipe_value_list([json.dumps("boom").encode()] * 12)
     assert len(caplog.records) == 10
@@ -262,21 +272,23 @@ def test_what_is_left_out_is_logged_a_few_times(caplog: pytest.LogCaptureFixture
 
 
 def test_a_topic_in_the_word_is_that_for_dead_letters() -> None:
-    with TopologyTestDriver(chain(handle, value_serde=JSON), on_deserialization_error="topic:dead") as driver:
+    with TopologyTestDriver(
+        chain(handle, value_serde=JSON), failures=FailureHandling(deserialization="topic:dead")
+    ) as driver:
         input_of(driver, value_serde=Serdes.bytes()).pipe_input("k", b"{")
         (letter,) = letters_of(driver)
         assert (letter.value, said(letter)["stage"]) == (b"{", "VALUE_CONVERTER")
-    named = FailureHandling(on_processing_error="topic:dead", dead_letters=DeadLetters("dead", name="orders"))
-    assert (named.on_processing_error, named.letters.name) == (OnFailure.DEAD_LETTER, "orders")
+    named = FailureHandling(processing="topic:dead", dead_letters=DeadLetters("dead", name="orders"))
+    assert (named.processing, named.letters.name) == (OnFailure.DEAD_LETTER, "orders")
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"on_processing_error": "topic:a", "on_production_error": "topic:b"},
-        {"on_refusal": "topic:a", "dead_letters": "b"},
-        {"on_deserialization_error": "topic:"},
-        {"on_deserialization_error": "a topic:b"},
+        {"processing": "topic:a", "production": "topic:b"},
+        {"refusal": "topic:a", "dead_letters": "b"},
+        {"deserialization": "topic:"},
+        {"deserialization": "a topic:b"},
     ],
 )
 def test_words_name_one_topic(options: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from statestore import Record, Serdes, Stores, Topology
 from statestore.errors import ProcessorError, TopologyError
-from statestore.middleware import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
+from statestore.middleware import EmittedRecord, FailureHandling, IngestedRecord, Interceptor, InterceptorContext
 from statestore.stores.builder import PartStore
 from statestore.testing import TopologyTestDriver
 from tests.support.driver_topologies import TEXT, chain, input_of, output_of
@@ -214,7 +214,9 @@ def test_what_an_interceptor_raises_ends_the_query_and_names_it(hook: str, doing
 
     def run() -> None:
         topology = chain(put, store)
-        with TopologyTestDriver(topology, interceptors=[Failing(hook)], on_processing_error="continue") as driver:
+        with TopologyTestDriver(
+            topology, interceptors=[Failing(hook)], failures=FailureHandling(processing="continue")
+        ) as driver:
             input_of(driver).pipe_input("k", "v")
 
     with pytest.raises(ProcessorError, match="no luck") as raised:

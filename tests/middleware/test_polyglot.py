@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from statestore import Headers, Serdes, Topology
 from statestore.errors import DeserializationError, SerializationError
 from statestore.errors.schema_registry import SchemaIdError, UnknownContentTypeError
+from statestore.middleware import FailureHandling
 from statestore.middleware.schemas import polyglot
 from statestore.middleware.schemas.content_type import ContentType
 from statestore.middleware.schemas.schema_registry import ConfluentRegistry, avro_serde
@@ -254,7 +255,10 @@ def test_b10_a_mixed_topic_is_read_and_what_is_unknown_goes_to_dead_letters() ->
     topology = Topology()
     topology.add_source("in", "mixed", key_serde=Serdes.string(), value_serde=JSON)
     topology.add_sink("out", "json", ["in"], key_serde=Serdes.string(), value_serde=JSON)
-    with TopologyTestDriver(topology, on_deserialization_error="dead_letter", dead_letters="dead") as driver:
+    with TopologyTestDriver(
+        topology,
+        failures=FailureHandling(deserialization="dead_letter", dead_letters="dead"),
+    ) as driver:
         topic = driver.create_input_topic("mixed", key_serde=Serdes.string(), value_serde=Serdes.bytes())
         piped = {
             "application/json": b"[1]",

@@ -9,7 +9,7 @@ import pytest
 
 from statestore import Serdes
 from statestore.errors.middleware import UnknownKeyIdError
-from statestore.middleware import EmittedRecord, Interceptor
+from statestore.middleware import EmittedRecord, FailureHandling, Interceptor
 from statestore.middleware.security.auth import TOKEN_HEADER, Authentication, TokenKey
 from statestore.middleware.security.encryption import Encryption, HeaderEncryption
 from statestore.middleware.security.keys import AesKey, HmacKey, Key, Keyring
@@ -97,7 +97,10 @@ def test_a_test_driver_gets_them_anew_for_each_batch(make: Any, key: Any, pipe: 
     provider = Provider(key)
     old = written(make, provider)
     with TopologyTestDriver(
-        keeping(), interceptors=[make(provider)], initial_wall_clock_time_ms=NOW_MS, dead_letters="dead"
+        keeping(),
+        interceptors=[make(provider)],
+        initial_wall_clock_time_ms=NOW_MS,
+        failures=FailureHandling(dead_letters="dead"),
     ) as driver:
         topic = driver.create_input_topic("orders", key_serde=BYTES, value_serde=BYTES)
 

@@ -27,7 +27,7 @@ from tests.support.security_keys import SIGNING_RINGS
 
 WINDOW_MS: Final = 10
 AHEAD_MS: Final = 3
-HANDLING: Final = FailureHandling.of(None, "fail", "fail", "fail", "continue", ())
+HANDLING: Final = FailureHandling(refusal="continue")
 SIGNED_MS: Final = 20
 LATE_MS: Final = 90
 TIMES_MS: Final = (SIGNED_MS - AHEAD_MS, SIGNED_MS, SIGNED_MS + WINDOW_MS, SIGNED_MS + WINDOW_MS + 1, LATE_MS)

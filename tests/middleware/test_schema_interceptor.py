@@ -14,7 +14,7 @@ from statestore.errors import ConfigException, StateStoreError
 from statestore.errors.middleware import ChainOrderError
 from statestore.errors.schema_registry import RegistryUnavailableError, SchemaRefusedError
 from statestore.headers.record_columns import RecordColumns
-from statestore.middleware import Chain, Interceptor
+from statestore.middleware import Chain, FailureHandling, Interceptor
 from statestore.middleware.schemas import schema_registry as sr
 from statestore.middleware.schemas.schema_registry import IdPlace, avro_serde, ids
 from statestore.testing import TopologyTestDriver
@@ -157,10 +157,9 @@ def test_b9_nothing_becomes_a_dead_letter_because_a_service_is_down(hook: str) -
     with TopologyTestDriver(
         topology,
         interceptors=[Unreachable(hook)],
-        dead_letters="dead",
-        on_deserialization_error="dead_letter",
-        on_processing_error="dead_letter",
-        on_production_error="dead_letter",
+        failures=FailureHandling(
+            dead_letters="dead", deserialization="dead_letter", processing="dead_letter", production="dead_letter"
+        ),
     ) as driver:
         topic = driver.create_input_topic(TOPIC, key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
         with pytest.raises(StateStoreError) as raised:

@@ -37,6 +37,7 @@ from statestore.errors.schema_registry import (
     SchemaNotFoundError,
     SchemaRejectedError,
 )
+from statestore.middleware import FailureHandling
 from statestore.middleware.schemas import schema_registry as sr
 from statestore.middleware.schemas.schema_registry import IdPlace, avro_serde, ids
 from statestore.middleware.schemas.schema_registry.registry import schema_md5
@@ -486,7 +487,7 @@ def test_b9_no_record_is_left_out_because_the_registry_is_down() -> None:
     topology = Topology()
     topology.add_source("in", TOPIC, key_serde=Serdes.bytes(), value_serde=avro_serde(registry, OLD))
     topology.add_sink("out", "copied", parents=["in"], key_serde=Serdes.bytes(), value_serde=Serdes.json())
-    with TopologyTestDriver(topology, on_deserialization_error="skip") as driver:
+    with TopologyTestDriver(topology, failures=FailureHandling(deserialization="skip")) as driver:
         topic = driver.create_input_topic(TOPIC, key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
         with pytest.raises(RegistryUnavailableError, match="no record was refused"):
             topic.pipe_input(b"k", b"\x0a\0", headers=headers)
@@ -514,27 +515,27 @@ def broker() -> Iterator[str]:
 def test_a_topic_of_too_many_schemas_says_so_and_hinders_nobody_who_asks_for_those_that_are_known(broker: str) -> None:
     kafka = {"bootstrap.servers": broker}
     schemas = [json.dumps({"type": "enum", "name": "E", "symbols": [symbol]}) for symbol in "abc"]
-    ids = [ids.SchemaId("md5", schema_md5(schema)) for schema in schemas]
+    named = [ids.SchemaId("md5", schema_md5(schema)) for schema in schemas]
     writer = Producer(kafka)
     for schema, schema_id in zip(schemas, ids, strict=True):
         writer.produce("many", schema, schema_id.value, partition=0)
     assert writer.flush(10) == 0
     whole = sr.TopicRegistry("many", kafka)
     first = sr.TopicRegistry("many", kafka, max_schemas=2)
-    assert [first.get(each).name for each in ids[:2]] == ["E", "E"]
-    for ask in (lambda: first.get(ids[2]), lambda: first.deposit_if_new("subject", schemas[2])):
+    assert [first.get(each).name for each in named[:2]] == ["E", "E"]
+    for ask in (lambda: first.get(named[2]), lambda: first.deposit_if_new("subject", schemas[2])):
         with pytest.raises(RegistryUnavailableError, match=r"max_schemas=2 schemas, and 1 were not read: .*larger"):
             ask()
-    assert first.deposit_if_new("subject", schemas[0]).md5 == ids[0].value
-    assert first.fetch(ids[1]) == sr.RegisteredSchema(schemas[1])
-    writer.produce("many", None, ids[0].value, partition=0)
+    assert first.deposit_if_new("subject", schemas[0]).md5 == named[0].value
+    assert first.fetch(named[1]) == sr.RegisteredSchema(schemas[1])
+    writer.produce("many", None, named[0].value, partition=0)
     assert writer.flush(10) == 0
     del writer
     later = sr.TopicRegistry("many", kafka, max_schemas=2)
     with pytest.raises(RegistryUnavailableError):
-        later.fetch(ids[2])
-    assert later.fetch(ids[1]) is not None
-    assert whole.fetch(ids[2]) is not None
+        later.fetch(named[2])
+    assert later.fetch(named[1]) is not None
+    assert whole.fetch(named[2]) is not None
     for registry in (whole, first, later):
         registry.close()
     with pytest.raises(ValueError, match="max_schemas"):

@@ -13,7 +13,7 @@ import pytest
 
 from statestore import Serdes, Topology
 from statestore.errors import AccessDeniedError, StateStoreError
-from statestore.middleware import Chain
+from statestore.middleware import Chain, FailureHandling
 from statestore.middleware.security.auth import TOKEN_HEADER, Authentication, Authorization, TokenKey, claims_of
 from statestore.middleware.security.cedar import CedarPolicy
 from statestore.middleware.security.encryption import Encryption, HeaderEncryption, encrypted_serde, open_header
@@ -51,7 +51,7 @@ def test_b13_a_record_that_is_sent_again_is_refused_for_as_long_as_it_could_be(i
     signer = started(Signing(SIGNING_RINGS["hmac"][0]), Clocks(NOW_MS))
     sent, another = (signer.on_emit(produced(b"k", b"v"))[0] for _ in range(2))
     refusing = Signing(SIGNING_RINGS["hmac"][1], sign=False, window_ms=60_000, ahead_ms=1000, refuse_replays=True)
-    with driver(keeping(), refusing, dead_letters="refused") as run:
+    with driver(keeping(), refusing, failures=FailureHandling(dead_letters="refused")) as run:
         pipe(run, sent, 2, in_micro_batch=in_micro_batch)
         pipe(run, another, in_micro_batch=in_micro_batch)
         assert len(read(run, "kept-orders")) == 2

@@ -19,7 +19,7 @@ from statestore import ProducerRecord, Serdes, Topology
 from statestore.errors import ConfigException, ProcessorError
 from statestore.errors.middleware import ChainOrderError, SliceError, SlicesIncompleteError
 from statestore.headers import Headers
-from statestore.middleware import Chain, EmittedRecord, Interceptor
+from statestore.middleware import Chain, EmittedRecord, FailureHandling, Interceptor
 from statestore.middleware.size.slicing import CHUNK_HEADER, Slicing
 from statestore.middleware.size.slicing.slice import Slice
 from statestore.processor.rehearsal import uses_wall_clock
@@ -93,7 +93,9 @@ def text(letter: TestRecord[Any, Any], name: str) -> str:
 @contextmanager
 def run(dead_letters: str | None = "dead", **options: Any) -> Iterator[Run]:
     slicing = Slicing(None, **{"use_timers": True, **options})
-    with TopologyTestDriver(passing(), interceptors=[slicing], dead_letters=dead_letters) as driver:
+    with TopologyTestDriver(
+        passing(), interceptors=[slicing], failures=FailureHandling(dead_letters=dead_letters)
+    ) as driver:
         yield Run(driver)
 
 

@@ -20,7 +20,7 @@ from statestore import (
     ValueTimestampHeaders,
 )
 from statestore.errors import ProcessorError, RecordRefusedError, TopologyError
-from statestore.middleware import Interceptor
+from statestore.middleware import FailureHandling, Interceptor
 from statestore.middleware.lineage.tracing import TRACEPARENT, Tracing, link_traces
 from statestore.middleware.lineage.tracing.interceptor import BatchTracing
 from statestore.testing import TestRecord, TopologyTestDriver
@@ -189,11 +189,11 @@ def test_b12_what_fails_in_processing_ends_with_an_error() -> None:
 @pytest.mark.parametrize("handler", ["continue", "dead_letter"])
 def test_b12_the_span_of_a_record_that_is_left_out_says_why_and_no_other_does(handler: Any) -> None:
     kept = KeptSpans()
-    handlers = {"on_processing_error": handler, "on_refusal": handler, "on_deserialization_error": handler}
-    letters = {"dead_letters": "letters"} if handler == "dead_letter" else {}
+    letters = "letters" if handler == "dead_letter" else None
+    failures = FailureHandling(processing=handler, refusal=handler, deserialization=handler, dead_letters=letters)
     chain = [Tracing(kept), RefuseWorse()]
     topology = service("orders", FailOnBad, "copies")
-    with TopologyTestDriver(topology, interceptors=chain, **handlers, **letters) as driver:
+    with TopologyTestDriver(topology, interceptors=chain, failures=failures) as driver:
         orders = driver.create_input_topic("orders", key_serde=Serdes.string(), value_serde=Serdes.bytes())
         values = [b"good", b"worse", b"good", b"bad", b"\xff", b"good"]
         orders.pipe_micro_batch([TestRecord("k", value, 1) for value in values])

@@ -20,7 +20,7 @@ from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.kip82 import text_headers
 from statestore.kip82.id_header_bytes import IdForm, decode_id_headers
 from statestore.kip82.id_headers import HeaderIds
-from statestore.middleware import Chain, DeadLetters, Interceptor
+from statestore.middleware import Chain, DeadLetters, FailureHandling, Interceptor
 from statestore.middleware.lineage.tracing.interceptor import Tracing
 from statestore.middleware.lineage.trail import TRAIL_HEADER, PaperTrail
 from statestore.middleware.schemas.cloud_events import CloudEvents
@@ -152,17 +152,16 @@ BYTES = {
 def assert_it_fails_in_silence(topology: Topology, value: bytes, caplog: Any, **options: Any) -> None:
     """Pipe a record of secrets through a topology that fails, stopping at it and going on, and look at what is said."""
     key, headers = TEXT.encode(), Headers([secret_header(), secret_header("other")])
-    handled: dict[str, Any] = dict.fromkeys(
-        ("on_deserialization_error", "on_processing_error", "on_production_error"), "dead_letter"
-    )
+    letter = "dead_letter"
+    going_on = FailureHandling(deserialization=letter, processing=letter, production=letter, dead_letters="dead")
     has_failed = False
-    for how in ({}, {**handled, "dead_letters": "dead"}):
-        with TopologyTestDriver(topology, **how, **options) as driver:
+    for failures in (None, going_on):
+        with TopologyTestDriver(topology, failures=failures, **options) as driver:
             piped = driver.create_input_topic("in", key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
             for error in raised_by(lambda piped=piped: piped.pipe_input(key, value, headers=headers)):
                 has_failed = True
                 assert_silent(told(error))
-            if "dead_letters" not in how:
+            if failures is None:
                 continue
             dead = driver.create_output_topic("dead", key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
             for letter in dead.read_records_to_list():

@@ -41,7 +41,7 @@ TIMEOUT_MS: Final = 75
 CLOCKS: Final = ("system", "record")
 _SLICE_BYTES: Final = 256
 _RING: Final = Keyring({"k": HmacKey(bytes(32))}, "k")
-_HANDLING: Final = FailureHandling(on_refusal=OnFailure.CONTINUE)
+_HANDLING: Final = FailureHandling(refusal=OnFailure.CONTINUE)
 _KINDS: Final = 5
 _TRIES: Final = 12
 """Batches after that of a message in which it may still be sent again."""

@@ -26,6 +26,7 @@ from statestore.errors import (
 )
 from statestore.errors.run import ModuleNotOnWorkersError, NotPicklableError
 from statestore.errors.state import LocationNotWritableError
+from statestore.middleware import FailureHandling
 from statestore.middleware.security.signing import Signing
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.spark import error_of, read_pointers, read_store, stateful
@@ -91,7 +92,7 @@ def test_a_batch_dataframe_is_refused(query: OrderQuery, spark: SparkSession) ->
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("shards", 0), ("shards", "4"), ("via", "magic"), ("shard_by", "luck"), ("on_deserialization_error", "ignore")],
+    [("shards", 0), ("shards", "4"), ("via", "magic"), ("shard_by", "luck")],
 )
 def test_nonsense_arguments_are_named(query: OrderQuery, option: str, value: Any) -> None:
     with pytest.raises(ValueError, match=option):
@@ -154,7 +155,8 @@ def test_a_bad_record_stops_the_query_and_loses_nothing(order_query: OrderQuery)
 @pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_unreadable_records_can_be_skipped_and_are_counted(order_query: OrderQuery) -> None:
     order_query.add(ORDERS)
-    order_query.run(records=with_row(order_query, value="binary('not json')"), on_deserialization_error="skip")
+    failures = FailureHandling(deserialization="skip")
+    order_query.run(records=with_row(order_query, value="binary('not json')"), failures=failures)
     readable = [order for order in ORDERS if (order.partition, order.offset) != (1, 3)]
     assert order_query.totals() == expected_totals(readable)
     pointers = read_pointers(order_query.spark, order_query.home / "checkpoint").collect()

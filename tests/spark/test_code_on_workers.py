@@ -72,8 +72,8 @@ def test_other_parts_are_named_too() -> None:
     made.sinks["out"] = made.sinks["out"].__class__("out", lambda record, metadata: str(lock), ("p",), None, None)
     with pytest.raises(NotPicklableError, match=r"^sink 'out' can't travel"):
         list(_pickled_parts(made, FAIL))
-    with pytest.raises(NotPicklableError, match=r"^on_refusal can't travel.*'lock'"):
-        list(_pickled_parts(topology(), FailureHandling(on_refusal=lambda failed: str(lock))))
+    with pytest.raises(NotPicklableError, match=r"^refusal can't travel.*'lock'"):
+        list(_pickled_parts(topology(), FailureHandling(refusal=lambda failed: str(lock))))
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from statestore import Processor, Record, Serdes, Topology
 from statestore.errors import InputError, LocationError, ProcessorError, ShardCountChangedError, StateStoreError
 from statestore.errors.run import ModuleNotOnWorkersError
 from statestore.spark import (
+    MemoryOptions,
     StateStoreListener,
     batch_figures,
     error_of,
@@ -175,7 +176,7 @@ def refusals(spark: SparkSession, name: str, location: str) -> dict[str, Any]:
     for case, changed in (
         ("shards", {"shards": SHARDS + 1}),
         ("relative", {"state_location": "state"}),
-        ("memory", {"memory_bytes": 1}),
+        ("memory", {"memory": MemoryOptions(state_bytes=1)}),
     ):
         try:
             stateful(records(spark, name), failing_topology(), **{**options, **changed})

@@ -12,6 +12,7 @@ from statestore import (
     Headers,
     ProcessorContext,
     Record,
+    RecoveryOptions,
     Stores,
     Topology,
     ValueAndTimestamp,
@@ -164,7 +165,7 @@ def test_one_restart_upgrades_a_store_to_headers(order_query: OrderQuery, lost: 
         shutil.rmtree(order_query.home / "local")
 
     order_query.add(late)
-    order_query.run(upgrade_budget_ms=0)
+    order_query.run(recovery=RecoveryOptions(upgrade_budget_ms=0))
     wanted = {key: value for key, value in before.items() if key[0] not in ("ada", "chen")}
     for order in late:
         total = wanted.get((order.customer, None, None), before.get((order.customer, None, None), (0, [])))[0]

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from orders import Order, running_total_topology, seeded_orders, write_orders
 from statestore import Headers
 from statestore.format.keys.partitioner import partition_column
+from statestore.middleware import FailureHandling
 from statestore.recovery.commit.figures import (
     DeltaFigures,
     RestoreFigures,
@@ -80,7 +81,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
                 state_location=home / via / "state",
                 local_dir=str(home / via / "local"),
                 via=via,
-                on_deserialization_error="skip",
+                failures=FailureHandling(deserialization="skip"),
             )
             for via in VIAS
         )

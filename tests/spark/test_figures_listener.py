@@ -25,6 +25,7 @@ from statestore.recovery.commit.figures import (
 from statestore.spark import BatchFigures, StateStoreListener, batch_figures
 from statestore.spark.figures import METRICS_PREFIX, RecordFigures, ShardFigures, TimeFigures
 
+SPILLED = "to local disk: a larger MemoryOptions.state_bytes is faster"
 QUERY, RUN = uuid.UUID(int=1), uuid.UUID(int=2)
 TIMES = TimeFigures(1.5, 2.0, 3.0, 0.5, 1.0)
 STORES = {"totals": StoreFigures(5, 1, 60, 4_000, 1_234)}
@@ -186,8 +187,14 @@ def test_figures_are_a_line_and_a_table_in_a_notebook() -> None:
             shard(records=RecordFigures(3, 0, 0, 0, 1, 2), failures={"KeyError": 2, "AccessDeniedError": 1}),
             "records refused, or failed on, and left out: 3 (AccessDeniedError 1, KeyError 2)",
         ),
-        (shard(spill=SpillFigures(1, 999_600)), "spilled 1 MB to local disk: more memory_bytes would be faster"),
-        (shard(spill=SpillFigures(1, 5_000_000)), "spilled 5 MB to local disk: more memory_bytes would be faster"),
+        (
+            shard(spill=SpillFigures(1, 999_600)),
+            f"spilled 1 MB {SPILLED}",
+        ),
+        (
+            shard(spill=SpillFigures(1, 5_000_000)),
+            f"spilled 5 MB {SPILLED}",
+        ),
         (shard(snapshot=SnapshotFigures(failed=1)), "snapshots failed: 1; the logs of the executors say why"),
         (
             shard(snapshot=SnapshotFigures(overdue=1)),

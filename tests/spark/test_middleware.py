@@ -10,7 +10,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from orders import expected_totals, running_total_topology, seeded_orders
 from statestore.errors import InputSchemaError, TopologyError
-from statestore.middleware import DeadLetters
+from statestore.middleware import DeadLetters, FailureHandling
 from statestore.spark import batch_figures, stateful, with_middleware
 from tests.middleware.test_interceptors_in_tasks import Counting
 from tests.support.interceptors import ColumnStamp, Refusing, Stamp
@@ -53,7 +53,7 @@ def test_a_chain_around_a_query_with_dead_letters_state_and_figures(order_query:
             state_location=order_query.state_location,
             via=order_query.via,
             interceptors=chain,
-            dead_letters="dead",
+            failures=FailureHandling(dead_letters="dead"),
         )
         query = run(rows, order_query)
     letters = [row for row in order_query.outputs if row.topic == "dead"]
@@ -103,7 +103,7 @@ def records(spark: SparkSession) -> DataFrame:
 
 def test_the_same_chain_on_a_dataframe_without_any_state(records: DataFrame) -> None:
     chain = [Stamp("a"), Refusing("guard"), ColumnStamp("b")]
-    taken = with_middleware(records, chain, dead_letters="dead").collect()
+    taken = with_middleware(records, chain, failures=FailureHandling(dead_letters="dead")).collect()
     assert [(row.topic, row.value, row.offset) for row in taken] == [
         ("in", b"good", 0),
         ("in", None, 2),
@@ -112,7 +112,9 @@ def test_the_same_chain_on_a_dataframe_without_any_state(records: DataFrame) -> 
     assert [values(row, "in") for row in taken] == [[b"b", b"a"], [b"b", b"a"], []]
     assert values(taken[2], DeadLetters.OFFSET) == [b"1"]
 
-    sent = with_middleware(records.drop("partition", "offset"), chain, side="emit", dead_letters="dead").collect()
+    sent = with_middleware(
+        records.drop("partition", "offset"), chain, side="emit", failures=FailureHandling(dead_letters="dead")
+    ).collect()
     assert [(row.topic, row.value) for row in sent] == [("in", b"good"), ("in", None), ("dead", b"bad")]
     assert [values(row, "out") for row in sent] == [[b"a", b"b"], [b"a", b"b"], []]
     assert sent[0].timestamp == records.first().timestamp  # type: ignore[union-attr]

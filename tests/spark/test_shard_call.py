@@ -351,4 +351,4 @@ def test_a_disk_that_input_fills_up_is_named(tmp_path: Path) -> None:
     printed = run_on_small_disk(disk, 6 << 20, INPUT_ON_FULL_DISK)
     path, _, message = printed.partition(" | ")
     assert Path(path) == disk / "local/state/shard-0000/spill-0/input.blobs"
-    assert "input_memory_bytes" in message
+    assert "input_bytes" in message

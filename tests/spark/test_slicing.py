@@ -11,7 +11,7 @@ import pytest
 from orders import START_MS
 from statestore import ProducerRecord, Serdes, Topology
 from statestore.headers import Headers
-from statestore.middleware import Chain
+from statestore.middleware import Chain, FailureHandling
 from statestore.middleware.size.slicing import CHUNK_HEADER, Slicing
 from statestore.middleware.size.slicing.slice import Slice
 from tests.support.spark.queries import OrderQuery
@@ -59,7 +59,7 @@ def test_b15_a_restart_in_the_middle_of_a_message_loses_nothing_and_a_lost_slice
     options = {
         # What came in an earlier batch is overdue at the end of the next one.
         "interceptors": [Slicing(800, timeout=timedelta(milliseconds=1))],
-        "dead_letters": "dead",
+        "failures": FailureHandling(dead_letters="dead"),
         "shards": 2,
     }
     order_query.add([*whole[1:3], lost[1], lost[0], small])

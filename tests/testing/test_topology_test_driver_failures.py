@@ -21,6 +21,7 @@ from statestore import (
 )
 from statestore.errors import DeserializationError, DriverError, ProcessorError, TopologyError
 from statestore.errors.harness import DriverClosedError, DriverFailedError
+from statestore.middleware import FailureHandling
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.driver_topologies import (
     BYTES,
@@ -209,7 +210,7 @@ def test_what_has_expired_by_the_clock_does_not_show_again_after_a_failure() -> 
 
 @pytest.mark.parametrize("policy", ["fail", "skip"])
 def test_what_no_serde_can_read_fails_or_is_skipped(policy: Any) -> None:
-    with TopologyTestDriver(chain(value_serde=INT64), on_deserialization_error=policy) as driver:
+    with TopologyTestDriver(chain(value_serde=INT64), failures=FailureHandling(deserialization=policy)) as driver:
         raw = driver.create_input_topic("in", key_serde=TEXT, value_serde=BYTES)
         if policy == "fail":
             with pytest.raises(DeserializationError, match=r"source 'in' can't read record in-0 at offset 0"):
@@ -327,7 +328,6 @@ def test_what_spark_refuses_is_refused() -> None:
     [
         ({"application_id": "a/b"}, "illegal name"),
         ({"initial_wall_clock_time_ms": -1}, "initial_wall_clock_time_ms"),
-        ({"on_deserialization_error": "ignore"}, "ignore"),
         ({"changelogs": {"unknown": []}}, "no store 'unknown'"),
         ({"changelogs": {"s": [TestRecord(b"k", b"v")]}}, "has a timestamp"),
     ],

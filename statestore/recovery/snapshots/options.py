@@ -1,4 +1,4 @@
-"""What can be set about snapshots, retention and restores."""
+"""What can be set about snapshots, retention, restores and upgrades."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT_RETAINED_VERSIONS: Final = 100
 
 @dataclass(frozen=True)
 class RecoveryOptions:
-    """When snapshots are made, and how much history is kept. Picklable, if the listener is."""
+    """When snapshots are made, how much history is kept, and what upgrades take. Picklable, if the listener is."""
 
     snapshot_every_deltas: int = 50
     """A snapshot is begun when so many deltas were committed since the last one."""
@@ -26,6 +26,11 @@ class RecoveryOptions:
     retains of batches, spark.sql.streaming.minBatchesToRetain: with less, Spark could go back to what is not there.
     """
     restore_listener: StateRestoreListener | None = None
+    """Who is told of restores."""
+    upgrade_budget_ms: float = 50
+    """After a store was given a newer format, how long each shard and batch may take to move entries that no record
+    touches.
+    """
     warn_after_deltas: int | None = None
     """From so many deltas since a shard's newest snapshot on, that it is overdue is logged, and counted in the figures
     of each batch. None is 4 times `snapshot_every_deltas`, 0 is never.

@@ -24,9 +24,8 @@ from statestore.headers.topic_columns import (
     sink_records,
 )
 from statestore.interception.chain import Interceptors, query_chain
-from statestore.interception.dead_letters import DeadLetters
 from statestore.interception.failed_record import FailureStage
-from statestore.interception.failures import FailureHandling, Handler, TaskFailures
+from statestore.interception.failures import FailureHandling, TaskFailures
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.nodes import InterceptorNode
@@ -46,8 +45,7 @@ def with_middleware(
     interceptors: Interceptors = None,
     *,
     side: str = "ingest",
-    dead_letters: str | DeadLetters | None = None,
-    on_refusal: Handler | None = None,
+    failures: FailureHandling | None = None,
 ) -> DataFrame:
     """Return records, of a stream or a batch, as the hooks of one side of a chain leave them.
 
@@ -57,9 +55,8 @@ def with_middleware(
         interceptors: as `stateful` takes them; those that the session names come outside of them.
         side: "ingest" calls on_ingest and its columns, the last interceptor first, as a consumer would; "emit" calls
             on_emit, the first interceptor first, as a producer would.
-        dead_letters: the topic of refused records: they are among the result, as they came, with this topic and no
-            partition and offset.
-        on_refusal: as `stateful` takes it.
+        failures: what is done about records that are refused. Dead letters are among the result, as they came, with the
+            topic for them and no partition and offset.
 
     The result has the columns key, value, topic, timestamp, headers, and for "ingest" partition and offset. Each task
     of Spark has interceptors of its own, which are told the time of its start; a shard is the number of a partition.
@@ -75,7 +72,7 @@ def with_middleware(
             raise TopologyError(
                 f"interceptor {interceptor.name!r} keeps state, and with_middleware() has none: give it to stateful()"
             )
-    handling = FailureHandling(on_refusal=on_refusal, dead_letters=DeadLetters.of(dead_letters))
+    handling = failures or FailureHandling()
     schema = OUTPUT_SCHEMA
     if side == "ingest":
         check_input_schema(records.schema)

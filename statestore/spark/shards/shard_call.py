@@ -66,7 +66,6 @@ class ShardCall:
     routing: tuple[int, ...]
     handling: FailureHandling
     input_memory_bytes: int
-    upgrade_budget_ms: float = 0
     wall_clock: bool = False
     """Whether Spark calls back at `ShardResult.wake_up_ms`."""
     planned_partitions: int | None = None
@@ -108,7 +107,7 @@ class ShardCall:
                 pointer, committed = batch.commit(processed.end, processed.on_changelog)
                 commit_ms = watch.lap_ms()
                 # After the delta was written, so that no time is spent on a batch that fails.
-                committed = replace(committed, upgrade=batch.finish_upgrades(self.upgrade_budget_ms))
+                committed = replace(committed, upgrade=batch.finish_upgrades(self.state.recovery.upgrade_budget_ms))
                 upgrade_ms = watch.lap_ms()
             times = TimeFigures(open_ms, process_ms, commit_ms, upgrade_ms, watch.lap_ms())
         release_buffers()
