@@ -517,7 +517,7 @@ def test_a_topic_of_too_many_schemas_says_so_and_hinders_nobody_who_asks_for_tho
     schemas = [json.dumps({"type": "enum", "name": "E", "symbols": [symbol]}) for symbol in "abc"]
     named = [ids.SchemaId("md5", schema_md5(schema)) for schema in schemas]
     writer = Producer(kafka)
-    for schema, schema_id in zip(schemas, ids, strict=True):
+    for schema, schema_id in zip(schemas, named, strict=True):
         writer.produce("many", schema, schema_id.value, partition=0)
     assert writer.flush(10) == 0
     whole = sr.TopicRegistry("many", kafka)
