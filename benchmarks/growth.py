@@ -17,6 +17,7 @@ import argparse
 import gc
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -44,6 +45,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "growth.json"
 BUILD = ROOT / "build" / "peers"
 """Where `make bench-peers` has its environment, which has matplotlib."""
 PARTS = ("keys", "headers", "shards", "batches", "executors")
+OFF_THE_PAGE = re.compile(r"\bclock\b|_ms\b")
 CPU = time.process_time
 PATHS: Mapping[str, type[Processor]] = {"scalar": CountAndKeep, "columns": CountAndKeepColumns}
 CALL = "shard call"
@@ -273,13 +275,16 @@ def ratio_of_ends(growth: Growth) -> None:
 
 
 def table(growth: Growth) -> str:
-    """Return a part as Markdown."""
+    """Return a part as Markdown, without times by the clock, which grow as those of the CPU do, and times of stages."""
     lines = [f"| {growth.x} | " + " | ".join(f"{at:,}" for at in growth.at) + " |"]
     lines.append("|---" * (len(growth.at) + 1) + "|")
     lines += [
-        f"| {name} | " + " | ".join(f"{figure:.3g}" for figure in row) + " |" for name, row in growth.series.items()
+        f"| {name} | " + " | ".join(f"{figure:.3g}" for figure in row) + " |"
+        for name, row in growth.series.items()
+        if not OFF_THE_PAGE.search(name)
     ]
-    lines += ["", *(f"- {name}: {ratio:.2f}" for name, ratio in growth.ratios.items())]
+    ratios = {name: ratio for name, ratio in growth.ratios.items() if not OFF_THE_PAGE.search(name)}
+    lines += ["", *(f"- {name}: {ratio:.2f}" for name, ratio in ratios.items())]
     lines += [f"- {name}: {note}" for name, note in growth.notes.items()]
     return f"{growth.title[0].upper()}{growth.title[1:]}; {growth.unit}:\n\n" + "\n".join(lines) + "\n"
 
