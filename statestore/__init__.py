@@ -12,7 +12,7 @@ A module with `__all__` is public and promises what it lists; one without is pri
 
 import sys as _sys
 
-from statestore.errors.platform import OperatingSystemError as _OperatingSystemError
+from statestore.errors.run import OperatingSystemError as _OperatingSystemError
 
 if _sys.platform == "win32":
     raise _OperatingSystemError(system="Windows")

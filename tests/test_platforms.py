@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from statestore.errors.directory import DirectoryInUseError
+from statestore.errors.new_state import DirectoryInUseError
 from tests.support.tools.lock_holders import file_locked_elsewhere
 from upgrade_tools.migration import locks
 
@@ -28,7 +28,7 @@ def test_windows_is_refused_in_a_sentence(module: str) -> None:
     # What is asked of this machine first is cached, and no more asked by the other one's name.
     as_windows = "import runpy, sys, sysconfig; sysconfig.get_config_vars(); sys.platform = 'win32'"
     found = last_line(f"{as_windows}; runpy.run_module({module!r}, run_name='__main__')")
-    assert found.startswith("statestore.errors.platform.OperatingSystemError: statestore runs on Linux")
+    assert found.startswith("statestore.errors.run.OperatingSystemError: statestore runs on Linux")
     assert "not on Windows" in found
     assert "WSL 2" in found
 

@@ -131,40 +131,43 @@ class RowFileExistsError(StateStoreError):
 
 
 class ChangelogError(StateStoreError):
-    """Changelog topics of Kafka Streams can't be read or written as asked; of what was refused nothing was changed."""
+    """Changelog topics of Kafka Streams can't be read or written as asked; of what was refused nothing was changed.
+
+    `what` is the topic, a partition of it, or the consumer group.
+    """
+
+    what: str = field(kw_only=False)
+    problem: str = field(kw_only=False)
+    message: str = text("{what}: {problem}")
 
 
 class KafkaUnavailableError(ChangelogError):
-    """No broker answers at `servers`, or the one that does refuses what was asked."""
+    """No broker answers at `what`, or the one that does refuses what was asked."""
 
-    servers: str = field(kw_only=False)
     cause: str
-    message: str = text(
-        "Kafka at {servers}: {cause}. Check the address and that a broker runs there; what its listeners ask for, "
-        "such as SASL, goes into a file of client properties that --client-config names"
+    problem: str = text(
+        "{cause}. Check the address and that a broker runs there; what its listeners ask for, such as SASL, goes into "
+        "a file of client properties that --client-config names"
     )
 
 
 class ApplicationRunningError(ChangelogError):
     """Members of the application are still in its consumer group, so its state would change meanwhile."""
 
-    application_id: str = field(kw_only=False)
     state: str
-    message: str = text(
-        "the application {application_id} runs, or has just stopped: its consumer group is {state}. Stop all of "
-        "its instances, wait for its session.timeout.ms (45 s if nothing is set), after which the group is empty, "
-        "and run this again"
+    problem: str = text(
+        "the application runs, or has just stopped: its consumer group is {state}. Stop all of its instances, wait for "
+        "its session.timeout.ms (45 s if nothing is set), after which the group is empty, and run this again"
     )
 
 
 class ChangelogMissingError(ChangelogError):
     """There is no such topic; `known` are the changelog topics that there are."""
 
-    topic: str = field(kw_only=False)
     known: list[str]
-    message: str = text(
-        "there is no topic {topic}. {_there}: the name is APPLICATION_ID-STORE-changelog, so check --application-id "
-        "and --store"
+    problem: str = text(
+        "there is no such topic. {_there}: the name is APPLICATION_ID-STORE-changelog, so check --application-id and "
+        "--store"
     )
 
     @property
@@ -172,103 +175,11 @@ class ChangelogMissingError(ChangelogError):
         return f"There are {', '.join(sorted(self.known))}" if self.known else "There is no changelog topic at all"
 
 
-class ChangelogPartitionsError(ChangelogError):
-    """A topic has another number of partitions than what it belongs to."""
-
-    topic: str = field(kw_only=False)
-    found: int
-    expected: int
-    of: str
-    message: str = text(
-        "{topic} has {found} partitions, and {of} has {expected}. Stores of one task have as many partitions as "
-        "its input: name only stores that belong together, or give the state as many shards with rescale first"
-    )
-
-
-class ChangelogIncompleteError(ChangelogError):
-    """The log of a partition has not all that a store must be restored from."""
-
-    topic: str = field(kw_only=False)
-    partition: int
-    problem: str
-    remedy: str
-    message: str = text("{topic}, partition {partition}: {problem}. {remedy}")
-
-
-class ChangelogRecordError(ChangelogError):
-    """A record is none that a store of the kind that was said has written; nothing was made."""
-
-    topic: str = field(kw_only=False)
-    partition: int
-    offset: int
-    problem: str
-    message: str = text(
-        "{topic}, partition {partition}, offset {offset}: {problem}. Check the kind that was said of the store; "
-        "if it is right, something else has written to the topic, and the store can't be restored from it"
-    )
-
-
-class ChangelogPlacementError(ChangelogError):
-    """A key stands in another partition than Kafka's partitioner places it in, by the key of the store."""
-
-    topic: str = field(kw_only=False)
-    partition: int
-    key: str
-    expected_partition: int
-    message: str = text(
-        "{topic}: the key 0x{key} stands in partition {partition}, and Kafka's partitioner would place it in "
-        "{expected_partition}: the store's keys are not those of the records, or a partitioner of its own has "
-        "placed them. Make the state with --shard-by partition, and start the query with that, too"
-    )
-
-
-class ChangelogNotEmptyError(ChangelogError):
-    """A changelog topic that was to be written has records, which the state can't just be added to."""
-
-    topic: str = field(kw_only=False)
-    problem: str
-    remedy: str
-    message: str = text("{topic} {problem}. {remedy}; nothing was written to it")
-
-
-class ChangelogConfigError(ChangelogError):
-    """A topic is set up such that it would not keep what a store needs."""
-
-    topic: str = field(kw_only=False)
-    problem: str
-    remedy: str
-    message: str = text("{topic} {problem}. {remedy}")
-
-
-class ChangelogVersionError(ChangelogError):
-    """A version can't be written to a changelog: its time is none that a client sends, and there is no other for it."""
-
-    topic: str = field(kw_only=False)
-    partition: int
-    key: str
-    timestamp_ms: int
-    message: str = text(
-        "{topic}, partition {partition}: the version of key 0x{key} from {timestamp_ms} ms on can't be written: "
-        "clients send no such time, and the key has a version from 1 ms on, which would be taken for it. Let what "
-        "runs on the state go on until the store's history does not reach back so far, and run this again; nothing "
-        "was written"
-    )
-
-
-class ChangelogWriteError(ChangelogError):
-    """The broker did not take a record, or what was written does not read back as the state."""
-
-    topic: str = field(kw_only=False)
-    problem: str
-    message: str = text(
-        "{topic}: {problem}. What was written before stays there; run this again with --append, which adds what "
-        "is missing, before the application is started"
-    )
+class ChangelogDamagedError(ChangelogError):
+    """A log has not all that a store must be restored from, or has what no such store has written; nothing was made."""
 
 
 class GroupOffsetsError(ChangelogError):
     """Offsets can't become those of the application's consumer group; none was set."""
 
-    application_id: str = field(kw_only=False)
-    problem: str
-    message: str = text("offsets of the consumer group {application_id}: {problem}. None was set")
+    message: str = text("offsets of the consumer group {what}: {problem}. None was set")

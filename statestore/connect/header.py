@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from statestore.connect.instant import Instant
 from statestore.connect.schema import LogicalName, Schema, SchemaAndValue, Struct, Type, is_of_type, same_value
 from statestore.errors import ConnectException, DataException, StateStoreError
-from statestore.errors.connect import NullValueException
+from statestore.errors.data import NullValueException
 from statestore.errors.readable import shape_of
 
 

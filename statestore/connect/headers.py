@@ -17,7 +17,7 @@ from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
 from statestore.connect.schema import Schema, SchemaAndValue, Struct, Type, is_of_type
 from statestore.errors import DataException
-from statestore.errors.connect import NullValueException
+from statestore.errors.data import NullValueException
 from statestore.errors.readable import shape_of
 
 HeaderTransform = Callable[[ConnectHeader], ConnectHeader | None]

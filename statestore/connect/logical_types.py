@@ -12,7 +12,7 @@ from statestore.connect.instant import DAY_MS, Instant
 from statestore.connect.numbers import in_range
 from statestore.connect.schema import SCALE, Schema
 from statestore.errors import DataException
-from statestore.errors.connect import NullValueException
+from statestore.errors.data import NullValueException
 from statestore.errors.readable import shape_of
 
 

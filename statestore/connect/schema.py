@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64, in_range
 from statestore.errors import DataException
-from statestore.errors.connect import SchemaBuilderException
+from statestore.errors.data import SchemaBuilderException
 
 
 class Type(Enum):

@@ -11,8 +11,10 @@ Programmer mistakes (a negative count, a wrong argument type) raise ValueError o
 is wrong, where it is, and what the operator can do; the same facts are fields of the exception.
 """
 
-from statestore.errors.connect import ConfigException, ConnectException, DataException
 from statestore.errors.data import (
+    ConfigException,
+    ConnectException,
+    DataException,
     DeserializationError,
     FormatError,
     HeadersFrozenError,
@@ -22,10 +24,7 @@ from statestore.errors.data import (
     SerializationError,
     UnknownHeaderError,
 )
-from statestore.errors.data_source import ChangesUnavailableError, DataSourceOptionError
-from statestore.errors.directory import StateDirectoryError
 from statestore.errors.harness import DriverError, HarnessError, NoRecordError
-from statestore.errors.kafka_sink import KafkaSinkError
 from statestore.errors.middleware import (
     AccessDeniedError,
     MiddlewareError,
@@ -34,13 +33,20 @@ from statestore.errors.middleware import (
     SignatureRefusedError,
     TokenRefusedError,
 )
-from statestore.errors.new_state import NewStateError, TargetNotEmptyError
-from statestore.errors.platform import PlatformError
+from statestore.errors.new_state import (
+    ChangesUnavailableError,
+    DataSourceOptionError,
+    NewStateError,
+    StateDirectoryError,
+    TargetNotEmptyError,
+)
 from statestore.errors.root import StateStoreError
 from statestore.errors.run import (
     BatchNotEvaluatedError,
     InputError,
     InputSchemaError,
+    KafkaSinkError,
+    PlatformError,
     ProcessorError,
     ShardCountChangedError,
     StatePartitionsError,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from statestore.errors.root import StateStoreError, field, text
+from statestore.errors.run import InputError
+from statestore.errors.state import RecoveryError
 
 
 class NewStateError(StateStoreError):
@@ -71,3 +73,94 @@ class StateCheckError(NewStateError):
         "store {store!r}, shard {shard}: expected were {expected}, found were {found}. No state was made. If "
         "there are two entries with the same key, as in two old shards, one shard can't hold both"
     )
+
+
+class DataSourceOptionError(StateStoreError):
+    """An option of the data source is missing, or has a value that it can't have."""
+
+    option: str = field(kw_only=False)
+    problem: str = field(kw_only=False)
+    message: str = text("option {option!r} of the data source headerstate {problem}")
+
+
+class DataFrameReusedError(DataSourceOptionError):
+    """A DataFrame that pushes filters down was used with other filters before, and Spark would mix them up."""
+
+    before: str
+    now: str
+    option: str = text("pushFilters")
+    problem: str = text(
+        "was used with the filters {before} before, now with {now}: Spark keeps one read function for both, and would "
+        "give rows of the one to the other. Call load() once for each filter, or leave out this option"
+    )
+
+
+class ChangesUnavailableError(RecoveryError):
+    """The changes of a shard between two batches are not all there; `where` is the state location."""
+
+    shard: int
+    cause: str
+    problem: str = text("the changes of shard {shard} can't be read: {cause}")
+
+
+class ShardOverlapError(NewStateError):
+    """Several tasks wrote to the same shard, whose entries would be mixed up."""
+
+    location: str = field(kw_only=False)
+    shards: list[int]
+    message: str = text(
+        "state location {location}: several partitions of the DataFrame have rows of the shards {shards}, and "
+        "each shard must be written by one task. Use write_initial_state(), which sees to that, or write one "
+        "partition: df.coalesce(1). No state was made"
+    )
+
+
+class StateRowError(InputError):
+    """A row can't be an entry of the store that it is meant for; `key_digest` is as in RecordError."""
+
+    store: str = field(kw_only=False)
+    column: str
+    key_digest: str
+    problem: str
+    message: str = text("store {store!r}: {_row} {problem} (column {column!r}). No state was made")
+
+    @property
+    def _row(self) -> str:
+        return (
+            "a row without a key" if self.key_digest == "null" else f"the row with the key of digest {self.key_digest}"
+        )
+
+
+class StateDirectoryError(StateStoreError):
+    """The directory or location at `path` can't be read or changed as asked; it was left as it was."""
+
+    path: str = field(kw_only=False)
+    problem: str = field(kw_only=False)
+    message: str = text("{path} {problem}")
+
+
+class DirectoryInUseError(StateDirectoryError):
+    """A running application, or another command, holds `lock`, a file at `path`."""
+
+    lock: str
+    problem: str = text(
+        "is in use: an application or command that runs holds {lock}. Stop it, or wait, and run this again"
+    )
+
+
+class DirectoryDamagedError(StateDirectoryError):
+    """Files at `path` are missing, cut or damaged, as `cause` says."""
+
+    cause: str
+    problem: str = text(
+        "is damaged, or was copied while it was in use, or in part ({cause}). Copy all of it again while nothing "
+        "runs on it; or have the store restored from its changelog"
+    )
+
+
+class DirectoryNotAccessibleError(StateDirectoryError):
+    """The operating system refuses access to something at `path`, or has no room for it."""
+
+    cause: str
+    remedy: str = "Run this as the user that the application runs as"
+    problem: str = text("can't be accessed ({cause}). {remedy}")

@@ -24,8 +24,7 @@ from pyspark.sql import functions as f
 
 from statestore import __version__
 from statestore.errors import StateStoreError
-from statestore.errors.platform import ConnectServerError
-from statestore.errors.run import ModuleNotOnWorkersError
+from statestore.errors.run import ConnectServerError, ModuleNotOnWorkersError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.spark.error_record import AS_A_VALUE, record_from, record_of
 

@@ -29,7 +29,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
-from statestore.errors.platform import SparkVersionError
+from statestore.errors.run import SparkVersionError
 from statestore.recovery.metadata.routing import routing_numbers
 
 CHECKPOINT_FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"

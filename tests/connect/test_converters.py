@@ -23,7 +23,7 @@ from statestore.connect.instant import Instant
 from statestore.connect.numbers import Int64
 from statestore.connect.schema import Schema, SchemaAndValue, Struct, Type
 from statestore.errors import ConfigException, ConnectException, DataException
-from statestore.errors.connect import SerializationException
+from statestore.errors.data import SerializationException
 from statestore.headers import Headers
 
 

@@ -17,7 +17,7 @@ from statestore.connect.records import ConnectRecord, SinkRecord, SourceRecord
 from statestore.connect.schema import Schema, SchemaAndValue, Struct, Type, same_value
 from statestore.connect.typed_map import TypedMap
 from statestore.errors import DataException
-from statestore.errors.connect import NullValueException, SchemaBuilderException
+from statestore.errors.data import NullValueException, SchemaBuilderException
 from statestore.headers import TimestampType
 
 

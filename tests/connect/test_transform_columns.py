@@ -28,7 +28,7 @@ from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombs
 from statestore.connect.transforms.transformation import Step, Transformation
 from statestore.connect.transforms.typed_columns import schema_of, type_of_schema
 from statestore.errors import DataException
-from statestore.errors.connect import NullValueException
+from statestore.errors.data import NullValueException
 from statestore.format.records.header_columns import HEADERS_TYPE
 from statestore.headers.record_columns import ORIGIN
 

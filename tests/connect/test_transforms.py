@@ -14,7 +14,7 @@ from statestore.connect.transforms.header_from import HeaderFromKey, HeaderFromV
 from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
 from statestore.errors import ConfigException, DataException
-from statestore.errors.connect import NullValueException
+from statestore.errors.data import NullValueException
 
 POINT = Schema.struct({"x": Schema.INT32_SCHEMA, "y": Schema.OPTIONAL_STRING_SCHEMA}, name="pt")
 

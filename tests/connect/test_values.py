@@ -13,7 +13,7 @@ from statestore.connect.values import number_text
 from statestore.connect.values.compat import COMPAT
 from statestore.connect.values.strict import STRICT
 from statestore.errors import DataException
-from statestore.errors.connect import NumberFormatException, SchemaBuilderException
+from statestore.errors.data import NumberFormatException, SchemaBuilderException
 
 MIDNIGHT = Instant(1_495_324_800_000)  # 2017-05-21
 AFTERNOON = Instant(1_495_384_265_387)  # 16:31:05.387

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore.errors import SerializationError
-from statestore.errors.schema_registry import IncompatibleSchemaError
+from statestore.errors.middleware import IncompatibleSchemaError
 from statestore.middleware.schemas.schema_registry import IdPlace, avro_serde
 from tests.support.avro_schemas import confluent, read, record_of, written
 

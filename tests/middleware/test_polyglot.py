@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from statestore import Headers, Serdes, Topology
 from statestore.errors import DeserializationError, SerializationError
-from statestore.errors.schema_registry import SchemaIdError, UnknownContentTypeError
+from statestore.errors.middleware import SchemaIdError, UnknownContentTypeError
 from statestore.middleware import FailureHandling
 from statestore.middleware.schemas import polyglot
 from statestore.middleware.schemas.content_type import ContentType

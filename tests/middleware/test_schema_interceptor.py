@@ -11,8 +11,7 @@ import pytest
 
 from statestore import ConsumerRecord, Headers, Processor, ProcessorContext, ProducerRecord, Record, Serdes, Topology
 from statestore.errors import ConfigException, StateStoreError
-from statestore.errors.middleware import ChainOrderError
-from statestore.errors.schema_registry import RegistryUnavailableError, SchemaRefusedError
+from statestore.errors.middleware import ChainOrderError, RegistryUnavailableError, SchemaRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import Chain, FailureHandling, Interceptor
 from statestore.middleware.schemas import schema_registry as sr

@@ -30,7 +30,7 @@ from statestore import (
     ValueTimestampHeaders,
 )
 from statestore.errors import DataException, DeserializationError, SerializationError
-from statestore.errors.schema_registry import (
+from statestore.errors.middleware import (
     IncompatibleSchemaError,
     RegistryUnavailableError,
     SchemaIdError,

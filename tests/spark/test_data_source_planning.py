@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import ChangesUnavailableError, DataSourceOptionError, RecoveryError, StateStoreError
-from statestore.errors.data_source import DataFrameReusedError
+from statestore.errors.new_state import DataFrameReusedError
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.spark.datasource import planned_filters

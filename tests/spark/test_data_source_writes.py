@@ -12,8 +12,7 @@ from pyspark.sql.types import BinaryType, MapType, StringType
 
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import DataSourceOptionError, InputSchemaError, TargetNotEmptyError
-from statestore.errors.data_source import ShardOverlapError, StateRowError
-from statestore.errors.new_state import StateCheckError
+from statestore.errors.new_state import ShardOverlapError, StateCheckError, StateRowError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.spark.datasource.writer import StateWriter, complete_state

@@ -7,7 +7,7 @@ from itertools import count, product
 
 import pytest
 
-from statestore.errors.kafka_sink import BatchChangedError, SinkAheadError, TransactionFencedError
+from statestore.errors.run import BatchChangedError, SinkAheadError, TransactionFencedError
 from statestore.spark.kafka_sink.cluster import KafkaCluster
 from statestore.spark.kafka_sink.markers import Marker, MarkerKey
 from statestore.spark.kafka_sink.partition import BatchPlan, PartitionWritten, look_at_partition, write_partition

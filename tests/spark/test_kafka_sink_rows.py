@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from statestore.errors import InputError, InputSchemaError
-from statestore.errors.kafka_sink import BatchChangedError, SinkAheadError
+from statestore.errors.run import BatchChangedError, SinkAheadError
 from statestore.spark.kafka_sink import KafkaCluster, KafkaTransactions
 from statestore.testing.kafka_broker import KafkaBroker
 from tests.support.kafka.transactions import seen, values

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 
 from statestore.errors import InputError
-from statestore.errors.kafka_sink import (
+from statestore.errors.run import (
     BatchChangedError,
     InputCutOffError,
     KafkaTimeoutError,

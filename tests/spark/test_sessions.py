@@ -15,8 +15,7 @@ from pyspark import cloudpickle
 
 import statestore
 from statestore.errors import ShardCountChangedError, StateStoreError, TopologyChangedError
-from statestore.errors.platform import ConnectServerError
-from statestore.errors.run import ModuleNotOnWorkersError
+from statestore.errors.run import ConnectServerError, ModuleNotOnWorkersError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.spark.error_record import AS_A_VALUE, record_from, record_of
 from statestore.spark.sessions import _result, _task, location_in, on_server

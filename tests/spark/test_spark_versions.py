@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from statestore.errors.platform import SparkVersionError
+from statestore.errors.run import SparkVersionError
 from statestore.spark import from_records, read_pointers, spark_versions
 from statestore.spark.datasource.source import HeaderStateDataSource
 from statestore.spark.header_functions import typed_headers
@@ -25,9 +25,7 @@ def test_a_spark_before_4_0_is_refused_in_a_sentence(version: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     said = done.stderr.splitlines()[-1] if done.stderr else ""
     expected = f"statestore.spark needs Spark 4.0 or newer, and pyspark {version} is installed: install a newer one"
-    assert said.removeprefix("statestore.errors.platform.SparkVersionError: ") == (
-        "" if version[0] == "4" else expected
-    )
+    assert said.removeprefix("statestore.errors.run.SparkVersionError: ") == ("" if version[0] == "4" else expected)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from statestore.bytestore.engines.sorted_fill import SortedFill
 from statestore.bytestore.kafka_streams.layout import segments_directory
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import StateStoreError, StoreFormatError
-from statestore.errors.directory import DirectoryDamagedError, DirectoryInUseError, DirectoryNotAccessibleError
+from statestore.errors.new_state import DirectoryDamagedError, DirectoryInUseError, DirectoryNotAccessibleError
 from statestore.errors.state import (
     LocalDiskFullError,
     LocalStateCorruptedError,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from statestore.errors import TargetNotEmptyError
-from statestore.errors.directory import DirectoryInUseError
+from statestore.errors.new_state import DirectoryInUseError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.routing import MAX_SHARDS
 from statestore.recovery.metadata.state_metadata import read_metadata

@@ -258,7 +258,7 @@ class Cluster:
             return ApplicationRunningError(application_id, state="not empty")
         if error.code() in (KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._TIMED_OUT):
             problem = f"a transaction that commits them is open ({described(error)}). Wait until it has ended "
-            return GroupOffsetsError(application_id, problem=f"{problem}(transaction.timeout.ms), and run this again")
+            return GroupOffsetsError(application_id, f"{problem}(transaction.timeout.ms), and run this again")
         return KafkaUnavailableError(self.servers, cause=f"{described(error)}, of group {application_id}")
 
     @contextmanager

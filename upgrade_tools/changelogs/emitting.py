@@ -16,14 +16,14 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.recovery.commit.changelog import ChangelogRecord, record_sizes
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
-from upgrade_tools.changelogs.reading import changelog_topic, read_log_ends
+from upgrade_tools.changelogs.reading import changelog_topic, read_log_ends, wrong_partitions
 from upgrade_tools.changelogs.restored_log import RestoredLog, restored_log
 from upgrade_tools.changelogs.restoring import OnRecords
 from upgrade_tools.changelogs.state_records import StoreRecords, differences
 from upgrade_tools.changelogs.survey import Survey
 from upgrade_tools.changelogs.topic_setup import StoreTopic, existing_topic, topic_config
-from upgrade_tools.changelogs.writing import ChangelogWriter
-from upgrade_tools.errors import ChangelogNotEmptyError, ChangelogPartitionsError, ChangelogWriteError, UnknownKindError
+from upgrade_tools.changelogs.writing import WRITE_AGAIN, ChangelogWriter
+from upgrade_tools.errors import ChangelogError, UnknownKindError
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import READING_INTERVAL_MS, READING_RETENTION_MS, Layout, OpenStore, State
 
@@ -139,17 +139,16 @@ class Emission:
         partitions = found.get(topic, self.partitions or len(parts))
         expected = len(parts) if has_all else max(partitions, max(parts) + 1)
         if partitions != expected:
-            raise ChangelogPartitionsError(topic, found=partitions, expected=expected, of=self.state.path)
+            raise wrong_partitions(topic, partitions, expected, self.state.path)
         if topic not in found:
             return StoreTopic(spec, topic, partitions)
         offsets = sum(ends.end_offset - ends.first_offset for ends in self.cluster.log_ends(topic, partitions))
         there = existing_topic(self.cluster, spec, topic, partitions)
         if offsets and not self.append:
-            raise ChangelogNotEmptyError(
+            raise ChangelogError(
                 topic,
-                problem=f"has records, in {offsets} offsets",
-                remedy="With --append, what is different in the state is added behind them, and tombstones for what "
-                "it has no more",
+                f"it has records, in {offsets} offsets. With --append, what is different in the state is added behind "
+                "them, and tombstones for what it has no more; nothing was written to it",
             )
         return there
 
@@ -181,7 +180,7 @@ class Emission:
                     problem += (
                         ": the broker has deleted it as older than retention.ms, by its own clock; make that longer"
                     )
-                raise ChangelogWriteError(topic.name, problem=problem)
+                raise ChangelogError(topic.name, f"{problem}. {WRITE_AGAIN}")
 
     @contextmanager
     def _log(self, topic: StoreTopic, part: int) -> Iterator[RestoredLog]:

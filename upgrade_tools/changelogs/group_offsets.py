@@ -72,14 +72,14 @@ def parse_source_offsets(application_id: str, text: str) -> Offsets:
             }
         except (ValueError, TypeError, AttributeError, RecursionError) as cause:
             raise GroupOffsetsError(
-                application_id, problem=f"{line[:200]!r} is not what a Kafka source has read up to ({cause})"
+                application_id, f"{line[:200]!r} is not what a Kafka source has read up to ({cause})"
             ) from cause
         for topic, partitions in source.items():
             if topic in offsets:
-                raise GroupOffsetsError(application_id, problem=f"two sources read {topic}: a group has one offset")
+                raise GroupOffsetsError(application_id, f"two sources read {topic}: a group has one offset")
             offsets[topic] = partitions
     if not offsets:
-        raise GroupOffsetsError(application_id, problem="there are none in what was given")
+        raise GroupOffsetsError(application_id, "there are none in what was given")
     return offsets
 
 
@@ -100,12 +100,12 @@ def _refuse_not_there(
     ends = cluster.log_ends(topic, cluster.partitions(topic))
     for partition, offset in sorted(offsets.items()):
         if partition >= len(ends):
-            raise GroupOffsetsError(application_id, problem=f"{topic} has no partition {partition}")
+            raise GroupOffsetsError(application_id, f"{topic} has no partition {partition}")
         first, end = ends[partition].first_offset, ends[partition].end_offset
         if not first <= offset <= end:
             raise GroupOffsetsError(
                 application_id,
-                problem=f"{topic}, partition {partition} has the offsets {first} to {end}, and {offset} is none of "
+                f"{topic}, partition {partition} has the offsets {first} to {end}, and {offset} is none of "
                 "them: the offsets are those of another topic, or records were deleted that are still to be read"
                 f"{remedy}",
             )
@@ -120,7 +120,7 @@ def _refuse_unprocessed(cluster: Cluster, application_id: str, topic: str, commi
         if open_transaction or has_records(cluster, log):
             raise GroupOffsetsError(
                 application_id,
-                problem=f"{topic}, partition {partition} has records from offset {begin} on that the application has "
+                f"{topic}, partition {partition} has records from offset {begin} on that the application has "
                 "not processed, and a query that does not read it would miss them. Let the application run until it "
                 "has, or have the query read the topic, and name all that it reads with --input-topic",
             )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from statestore.recovery.commit.changelog import ChangelogRecord
-from upgrade_tools.errors import ChangelogIncompleteError, ChangelogRecordError
+from upgrade_tools.errors import ChangelogDamagedError
 
 
 class LogRecord(NamedTuple):
@@ -34,6 +34,19 @@ class PartitionLog:
         """How many offsets there are: no fewer than there are records."""
         return self.end_offset - self.first_offset
 
+    @property
+    def place(self) -> str:
+        """The topic and the partition, in words."""
+        return f"{self.topic}, partition {self.partition}"
+
+    def refused(self, offset: int, problem: str) -> ChangelogDamagedError:
+        """Return the error of a record that no store of the kind that was said has written."""
+        return ChangelogDamagedError(
+            f"{self.place}, offset {offset}",
+            f"{problem}. Check the kind that was said of the store; if it is right, something else has written to the "
+            "topic, and the store can't be restored from it",
+        )
+
 
 class OffsetCheck:
     """Watches over the offsets of a log's records: they go up, and none is missing that should be there."""
@@ -44,28 +57,24 @@ class OffsetCheck:
         """Of the record that was seen last."""
 
     def see(self, offset: int) -> None:
-        """Note a record's offset. Raises ChangelogRecordError, ChangelogIncompleteError."""
+        """Note a record's offset. Raises ChangelogDamagedError."""
         if offset <= self.last_offset:
-            raise ChangelogRecordError(
-                self._log.topic,
-                partition=self._log.partition,
-                offset=offset,
-                problem=f"comes after offset {self.last_offset}, so these are not the records of a log in their order",
+            raise self._log.refused(
+                offset,
+                f"it comes after offset {self.last_offset}, so these are not the records of a log in their order",
             )
         self._refuse_gap(offset)
         self.last_offset = offset
 
     def finish(self) -> None:
-        """Note that there are no more records. Raises ChangelogIncompleteError."""
+        """Note that there are no more records. Raises ChangelogDamagedError."""
         self._refuse_gap(self._log.end_offset)
 
     def _refuse_gap(self, offset: int) -> None:
         if offset > self.last_offset + 1 and not self._log.may_have_gaps:
-            raise ChangelogIncompleteError(
-                self._log.topic,
-                partition=self._log.partition,
-                problem=f"there are no records from offset {self.last_offset + 1} to {offset - 1}, and the topic is "
-                "not compacted",
-                remedy="If the application processes exactly once, its transactions leave such gaps: say so with "
-                "--transactional. If not, records are lost, and only a copy of the local state has them",
+            raise ChangelogDamagedError(
+                self._log.place,
+                f"there are no records from offset {self.last_offset + 1} to {offset - 1}, and the topic is "
+                "not compacted. If the application processes exactly once, its transactions leave such gaps: say so "
+                "with --transactional. If not, records are lost, and only a copy of the local state has them",
             )

@@ -21,10 +21,8 @@ from statestore.recovery.commit.changelog import ChangelogRecord
 from upgrade_tools.changelogs.cluster import Cluster, LogEnds, TopicSettings, described
 from upgrade_tools.changelogs.logs import LogRecord, PartitionLog
 from upgrade_tools.errors import (
-    ChangelogConfigError,
-    ChangelogIncompleteError,
-    ChangelogPartitionsError,
-    ChangelogRecordError,
+    ChangelogDamagedError,
+    ChangelogError,
     KafkaUnavailableError,
 )
 
@@ -63,23 +61,32 @@ def find_changelogs(
 
     `transactional` says that gaps in logs that are not compacted are those that transactions leave.
 
-    Raises ApplicationRunningError, ChangelogMissingError, ChangelogPartitionsError, ChangelogConfigError,
-    ChangelogIncompleteError and KafkaUnavailableError.
+    Raises ApplicationRunningError, ChangelogMissingError, ChangelogDamagedError, KafkaUnavailableError, and
+    ChangelogError for topics that do not fit.
     """
     cluster.refuse_running(application_id)
     partitions = [cluster.partitions(changelog_topic(application_id, spec.name)) for spec in specs]
     for spec, count in zip(specs, partitions, strict=True):
         if count != partitions[0]:
-            raise ChangelogPartitionsError(
+            raise wrong_partitions(
                 changelog_topic(application_id, spec.name),
-                found=count,
-                expected=partitions[0],
-                of=changelog_topic(application_id, specs[0].name),
+                count,
+                partitions[0],
+                changelog_topic(application_id, specs[0].name),
             )
     return [
         read_log_ends(cluster, spec, changelog_topic(application_id, spec.name), count, transactional=transactional)
         for spec, count in zip(specs, partitions, strict=True)
     ]
+
+
+def wrong_partitions(topic: str, found: int, expected: int, of: str) -> ChangelogError:
+    """Return the error of a topic that has another number of partitions than `of`, which it belongs to."""
+    return ChangelogError(
+        topic,
+        f"it has {found} partitions, and {of} has {expected}. Stores of one task have as many partitions as its input: "
+        "name only stores that belong together, or give the state as many shards with rescale first",
+    )
 
 
 def read_log_ends(
@@ -88,10 +95,10 @@ def read_log_ends(
     """Return one changelog, whose topic is there. Raises as `find_changelogs` does."""
     settings = cluster.settings(topic)
     if settings.log_append_time:
-        raise ChangelogConfigError(
+        raise ChangelogError(
             topic,
-            problem="has message.timestamp.type=LogAppendTime, so its records have lost the times of their values",
-            remedy="Only a copy of the local state has them: read that",
+            "it has message.timestamp.type=LogAppendTime, so its records have lost the times of their values. Only a "
+            "copy of the local state has them: read that",
         )
     logs = []
     # By the clock of this machine, which the broker's can't be far from.
@@ -103,7 +110,7 @@ def read_log_ends(
             problem = f"a transaction that has written from offset {ends.stable_end_offset} on has not ended"
             remedy = "Wait until the broker gives it up (transaction.timeout.ms), and run this again"
         if problem is not None:
-            raise ChangelogIncompleteError(topic, partition=partition, problem=problem, remedy=remedy)
+            raise ChangelogDamagedError(f"{topic}, partition {partition}", f"{problem}. {remedy}")
         gaps = settings.compacts or transactional
         deleted_before_ms = too_old_ms if ends.first_offset else None
         logs.append(PartitionLog(topic, partition, ends.first_offset, ends.stable_end_offset, gaps, deleted_before_ms))
@@ -128,7 +135,7 @@ def _lost_beginning(spec: StoreSpec, settings: TopicSettings, ends: LogEnds) -> 
 def read_records(cluster: Cluster, log: PartitionLog) -> Iterator[LogRecord]:
     """Yield the records of a log in order, those of transactions that were aborted left out.
 
-    Raises ChangelogRecordError for a record that no store has written, and KafkaUnavailableError.
+    Raises ChangelogDamagedError for a record that no store has written, and KafkaUnavailableError.
     """
     if log.span:
         yield from _Reader(cluster, log).records()
@@ -201,9 +208,7 @@ class _Reader:
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             problem = f"records are being deleted while they are read ({error.str()})"
             remedy = "Run this again, when the topic's retention.ms is longer"
-            raise ChangelogIncompleteError(
-                self._log.topic, partition=self._log.partition, problem=problem, remedy=remedy
-            )
+            raise ChangelogDamagedError(self._log.place, f"{problem}. {remedy}")
         if error.retriable() or error.code() == KafkaError._ALL_BROKERS_DOWN:
             return self._log.first_offset
         raise KafkaUnavailableError(self._cluster.servers, cause=described(error))
@@ -225,10 +230,8 @@ class _Reader:
         except UnicodeDecodeError as cause:
             raise self._refused(message, f"a header's key is not UTF-8 ({cause})") from cause
 
-    def _refused(self, message: Message[bytes, bytes], problem: str) -> ChangelogRecordError:
-        return ChangelogRecordError(
-            self._log.topic, partition=self._log.partition, offset=_offset(message), problem=problem
-        )
+    def _refused(self, message: Message[bytes, bytes], problem: str) -> ChangelogDamagedError:
+        return self._log.refused(_offset(message), problem)
 
 
 def _sizes(messages: list[Message[bytes, bytes]]) -> list[int]:

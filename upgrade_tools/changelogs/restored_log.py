@@ -49,7 +49,7 @@ def restored_log(
 ) -> Iterator[RestoredLog]:
     """Hand out what the log of a partition restores to, in a temporary directory.
 
-    Raises ChangelogRecordError, ChangelogIncompleteError, KafkaUnavailableError.
+    Raises ChangelogDamagedError, KafkaUnavailableError.
     """
     spec, log = changelog.spec, changelog.logs[partition]
     with (

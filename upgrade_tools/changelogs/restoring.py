@@ -22,7 +22,7 @@ from statestore.errors import FormatError
 from statestore.recovery.commit.changelog import ChangelogRecord, record_sizes, restored_changes
 from statestore.recovery.restore.from_deltas import replay_versions
 from upgrade_tools.changelogs.logs import LogRecord, OffsetCheck, PartitionLog
-from upgrade_tools.errors import ChangelogIncompleteError, ChangelogRecordError
+from upgrade_tools.errors import ChangelogDamagedError
 
 _RECORDS_AT_ONCE = 5_000
 
@@ -53,7 +53,7 @@ def restore_task_directory(
 
     They are closed cleanly, and their changelog offsets are those of the last records, so that Kafka Streams goes on
     from there. `accept_deleted` leaves `refuse_live_deleted` out. Returns what came of each store, by name. Raises
-    ChangelogRecordError, ChangelogIncompleteError.
+    ChangelogDamagedError.
     """
     (partition,) = {log.partition for log, _ in sources.values()}
     restored = {}
@@ -74,7 +74,7 @@ def restore_store(
     records: Iterable[LogRecord],
     on_records: OnRecords | None = None,
 ) -> RestoredStore:
-    """Restore an empty store from all records of a log. Raises ChangelogRecordError, ChangelogIncompleteError."""
+    """Restore an empty store from all records of a log. Raises ChangelogDamagedError."""
     restored, offsets, restorer = RestoredStore(), OffsetCheck(log), Restorer(spec, store)
     layout = layout_of(spec)
     for chunk in chunks(records, _log_sizes, max_rows=_RECORDS_AT_ONCE):
@@ -92,7 +92,7 @@ def restore_store(
 
 
 def refuse_live_deleted(spec: StoreSpec, log: PartitionLog, restored: RestoredStore) -> None:
-    """Raise ChangelogIncompleteError if the broker may have deleted of a log what is still live in the store.
+    """Raise ChangelogDamagedError if the broker may have deleted of a log what is still live in the store.
 
     A window or session expires by the log's own time, and its record goes by the broker's clock: an application that
     has stood still, or whose input is old, has live ones that are gone.
@@ -102,12 +102,11 @@ def refuse_live_deleted(spec: StoreSpec, log: PartitionLog, restored: RestoredSt
     retention_ms, _ = spec.retention
     if log.deleted_before_ms > restored.stream_time_ms - retention_ms + 1:
         reached = f"time in it has come to {restored.stream_time_ms} ms" if restored.records else "nothing is left"
-        raise ChangelogIncompleteError(
-            log.topic,
-            partition=log.partition,
-            problem=f"the broker has deleted records up to offset {log.first_offset - 1} as older than retention.ms by "
-            f"its clock, and {reached}, so some of them may not have expired in the store",
-            remedy="Read a copy of the local state, which has them; or, to go on without them as Kafka Streams itself "
+        raise ChangelogDamagedError(
+            log.place,
+            f"the broker has deleted records up to offset {log.first_offset - 1} as older than retention.ms by "
+            f"its clock, and {reached}, so some of them may not have expired in the store. "
+            "Read a copy of the local state, which has them; or, to go on without them as Kafka Streams itself "
             "would, say --accept-deleted",
         )
 
@@ -152,7 +151,7 @@ class Restorer:
 
 
 def _check(layout: KindLayout, log: PartitionLog, offset: int, record: ChangelogRecord) -> None:
-    """Raise ChangelogRecordError for what no store of this kind has written."""
+    """Raise ChangelogDamagedError for what no store of this kind has written."""
     spec, problem = layout.spec, None
     try:
         sequence = layout.split(record.key, record.timestamp_ms).sequence
@@ -163,4 +162,4 @@ def _check(layout: KindLayout, log: PartitionLog, offset: int, record: Changelog
     except FormatError as cause:
         problem = f"its key 0x{record.key.hex()} is not that of a {spec.kind.value} ({cause})"
     if problem is not None:
-        raise ChangelogRecordError(log.topic, partition=log.partition, offset=offset, problem=problem)
+        raise log.refused(offset, problem)

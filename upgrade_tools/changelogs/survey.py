@@ -11,9 +11,9 @@ from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
 from upgrade_tools.changelogs.restored_log import RestoredLog
 from upgrade_tools.changelogs.state_records import StoreRecords, differences
 from upgrade_tools.changelogs.topic_setup import StoreTopic
-from upgrade_tools.errors import ChangelogNotEmptyError, ChangelogVersionError
+from upgrade_tools.errors import ChangelogError
 
-_DELETE = "Delete the topic, and the application's local state, and run this again"
+_DELETE = "Delete the topic, and the application's local state, and run this again; nothing was written to it"
 
 OpenLog = Callable[[StoreTopic, int], AbstractContextManager[RestoredLog]]
 """Hands out what a partition of a topic restores to."""
@@ -31,7 +31,7 @@ class Survey:
     def see(self, topic: StoreTopic, part: int, wanted: StoreRecords, records: Iterable[ChangelogRecord]) -> None:
         """Read a store of a part, whose records come as they are read.
 
-        Raises ChangelogNotEmptyError, ChangelogVersionError, ChangelogConfigError, and what reading raises.
+        Raises ChangelogError, and what reading raises.
         """
         seen = _Seen(wanted)
         if not topic.is_there:
@@ -55,11 +55,10 @@ class Survey:
         with in_order_of_time(missing, self.work_dir) as in_order:
             log.restore(in_order)
         for found in differences(topic.spec, wanted, log.records()):
-            raise ChangelogNotEmptyError(
+            raise ChangelogError(
                 topic.name,
-                problem=f"has versions in partition {part} with which key 0x{found.key.hex()} can't become what it is "
-                "in the state, and versions can't be deleted",
-                remedy=_DELETE,
+                f"it has versions in partition {part} with which key 0x{found.key.hex()} can't become what it is "
+                f"in the state, and versions can't be deleted. {_DELETE}",
             )
 
 
@@ -94,11 +93,15 @@ class _Seen:
 
 
 def _sendable(topic: StoreTopic, part: int, records: Iterable[ChangelogRecord]) -> Iterator[ChangelogRecord]:
-    """Yield the records. Raises ChangelogVersionError for a time for which the client would send another."""
+    """Yield the records. Raises ChangelogError for a time for which the client would send another."""
     for record in records:
         if record.timestamp_ms <= 0:
-            raise ChangelogVersionError(
-                topic.name, partition=part, key=record.key.hex(), timestamp_ms=record.timestamp_ms
+            raise ChangelogError(
+                f"{topic.name}, partition {part}",
+                f"the version of key 0x{record.key.hex()} from {record.timestamp_ms} ms on can't be written: clients "
+                "send no such time, and the key has a version from 1 ms on, which would be taken for it. Let what runs "
+                "on the state go on until the store's history does not reach back so far, and run this again; nothing "
+                "was written",
             )
         yield record
 
@@ -113,9 +116,8 @@ def _refuse_expired(topic: StoreTopic, part: int, seen: _Seen, log: StoreRecords
     if seen.first is None or seen.first[0] >= log.first_visible_ms:
         return
     first_ms, key = seen.first
-    raise ChangelogNotEmptyError(
+    raise ChangelogError(
         topic.name,
-        problem=f"has records of times up to {log.stream_time_ms} ms in partition {part}, and by that key "
-        f"0x{key.hex()} of the state, of {first_ms} ms, has expired",
-        remedy=_DELETE,
+        f"it has records of times up to {log.stream_time_ms} ms in partition {part}, and by that key "
+        f"0x{key.hex()} of the state, of {first_ms} ms, has expired. {_DELETE}",
     )

@@ -23,7 +23,7 @@ from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.reading import ChangelogTopic, read_records
 from upgrade_tools.changelogs.restoring import RestoredStore, refuse_live_deleted, restore_store
-from upgrade_tools.errors import ChangelogPlacementError
+from upgrade_tools.errors import ChangelogError
 
 RESTORING: Final = "restoring"
 
@@ -54,7 +54,7 @@ def make_state(
     `shard_by` says how the query will place records: "key" needs every key to stand where Kafka's partitioner places
     it. `accept_deleted` is that of `restore_task_directory`. `work_dir` has room for one partition's stores, in a
     temporary directory. `expiry_headers` says by which header the entries of a store expire. `on_entries` is told of
-    records, RESTORING, and of entries, CHECKING. Raises TargetNotEmptyError, ChangelogPlacementError, StateCheckError
+    records, RESTORING, and of entries, CHECKING. Raises TargetNotEmptyError, ChangelogError, StateCheckError
     and what restoring raises; then there is no state in the location.
     """
     specs = with_expiry_stores((changelog.spec for changelog in changelogs), expiry_headers or {})
@@ -106,6 +106,9 @@ class _Changelogs:
         try:
             placement.check_new(spec, partition, writes)
         except KeyPlacementError as cause:
-            raise ChangelogPlacementError(
-                topic, partition=partition, key=cause.key, expected_partition=cause.expected_shard
+            raise ChangelogError(
+                topic,
+                f"the key 0x{cause.key} stands in partition {partition}, and Kafka's partitioner would place it in "
+                f"{cause.expected_shard}: the store's keys are not those of the records, or a partitioner of its own "
+                "has placed them. Make the state with --shard-by partition, and start the query with that, too",
             ) from cause

@@ -17,7 +17,7 @@ from typing import Final
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from upgrade_tools.changelogs.cluster import Cluster, TopicSettings
-from upgrade_tools.errors import ChangelogConfigError
+from upgrade_tools.errors import ChangelogError
 
 ADDITIONAL_RETENTION_MS: Final = 24 * 60 * 60 * 1000
 """How much longer than the store the topic keeps: windowstore.changelog.additional.retention.ms of Kafka Streams."""
@@ -37,15 +37,15 @@ class StoreTopic:
     """How old a record may be by the broker's clock; None if that does not matter."""
 
     def refuse_too_old(self, oldest_ms: int | None) -> None:
-        """Raise ChangelogConfigError if the topic would not keep a record of this time, which the store needs."""
+        """Raise ChangelogError if the topic would not keep a record of this time, which the store needs."""
         if oldest_ms is None or self.keeps_ms is None or oldest_ms >= _now_ms() - self.keeps_ms:
             return
         setting, enough_ms = _setting(self.spec), _enough_ms(self.spec, oldest_ms)
-        raise ChangelogConfigError(
+        raise ChangelogError(
             self.name,
-            problem=f"has {setting}={self.keeps_ms}, by the broker's clock, and the state has what it needs as of "
-            f"{oldest_ms} ms, which is older and would be lost",
-            remedy=f"Set the topic's {setting} to {enough_ms} first, until the application has got on; nothing was "
+            f"it has {setting}={self.keeps_ms}, by the broker's clock, and the state has what it needs as of "
+            f"{oldest_ms} ms, which is older and would be lost. "
+            f"Set the topic's {setting} to {enough_ms} first, until the application has got on; nothing was "
             "written to it",
         )
 
@@ -64,7 +64,7 @@ def topic_config(spec: StoreSpec, oldest_ms: int | None = None) -> Mapping[str, 
 
 
 def existing_topic(cluster: Cluster, spec: StoreSpec, topic: str, partitions: int) -> StoreTopic:
-    """Return a topic that is there. Raises ChangelogConfigError if it would not keep what the store has as long."""
+    """Return a topic that is there. Raises ChangelogError if it would not keep what the store has as long."""
     settings = cluster.settings(topic)
     keeps_ms = None
     if LAYOUTS[spec.kind].keeps_versions and settings.compacts:
@@ -88,10 +88,8 @@ def _refuse_unfit(spec: StoreSpec, topic: str, settings: TopicSettings, keeps_ms
         problem = f"compacts versions away after {_COMPACTION_LAG}={keeps_ms}, and the store keeps them longer"
     if problem is not None:
         wanted = ", ".join(f"{name}={value}" for name, value in topic_config(spec).items())
-        raise ChangelogConfigError(
-            topic,
-            problem=problem,
-            remedy=f"Set the topic up as Kafka Streams does: {wanted}; nothing was written to it",
+        raise ChangelogError(
+            topic, f"it {problem}. Set the topic up as Kafka Streams does: {wanted}; nothing was written to it"
         )
 
 

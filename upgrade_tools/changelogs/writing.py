@@ -11,11 +11,15 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from statestore.format.records.header_bytes import parse_headers
 from statestore.recovery.commit.changelog import ChangelogRecord
 from upgrade_tools.changelogs.cluster import Cluster, described
-from upgrade_tools.errors import ChangelogWriteError
+from upgrade_tools.errors import ChangelogError
 
 _FLUSH_S: Final = 60.0
 _POLL_S: Final = 0.5
 _POLL_EVERY_RECORDS: Final = 1_000
+WRITE_AGAIN = (
+    "What was written before stays there; run this again with --append, which adds what is missing, before the "
+    "application is started"
+)
 _UNDER_WAY_BYTES: Final = 64 << 20
 """About how much the client holds. Its own bound is 1 GiB; a lower one would also be one of what a record may have."""
 _MAX_MESSAGE_BYTES: Final = 1_000_000_000
@@ -56,10 +60,10 @@ class ChangelogWriter:
         if kind is None:
             self._check()
             if left:
-                raise ChangelogWriteError(self._topic, problem=f"{left} records were not taken in {_FLUSH_S:.0f} s")
+                raise self._failed(f"{left} records were not taken in {_FLUSH_S:.0f} s")
 
     def write(self, partition: int, records: Iterable[ChangelogRecord]) -> int:
-        """Send records to a partition in order; return how many. Raises ChangelogWriteError, FormatError."""
+        """Send records to a partition in order; return how many. Raises ChangelogError, FormatError."""
         count = sent_bytes = 0
         for key, value, timestamp_ms, header_bytes in records:
             self._send(partition, key, value, timestamp_ms, parse_headers(header_bytes))
@@ -85,8 +89,11 @@ class ChangelogWriter:
                 self._check()
             except KafkaException as cause:
                 problem = f"key 0x{key.hex()} in partition {partition} can't be sent ({described(cause)})"
-                raise ChangelogWriteError(self._topic, problem=problem) from cause
+                raise self._failed(problem) from cause
+
+    def _failed(self, problem: str) -> ChangelogError:
+        return ChangelogError(self._topic, f"{problem}. {WRITE_AGAIN}")
 
     def _check(self) -> None:
         for error in self._refused:
-            raise ChangelogWriteError(self._topic, problem=f"a record was not taken ({described(error)})")
+            raise self._failed(f"a record was not taken ({described(error)})")

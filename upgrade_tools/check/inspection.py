@@ -10,7 +10,7 @@ from typing import Final
 from statestore.bytestore.kafka_streams.task_contents import RecordedOffsets, recorded_offsets
 from statestore.bytestore.protocol import ByteStore
 from statestore.errors import FormatError
-from statestore.errors.directory import DirectoryDamagedError
+from statestore.errors.new_state import DirectoryDamagedError
 from statestore.format.position import Position, merge_positions
 from statestore.recovery.local.marker import LocalMarker
 from statestore.recovery.metadata.state_metadata import StateMetadata

@@ -12,7 +12,7 @@ from statestore.bytestore.engines.table_files import unreadable_tables
 from statestore.bytestore.kafka_streams.directory_view import accessible
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import RecoveryError
-from statestore.errors.directory import DirectoryDamagedError
+from statestore.errors.new_state import DirectoryDamagedError
 from statestore.errors.state import LocalStateCorruptedError
 from upgrade_tools.check.location_check import location_problems
 from upgrade_tools.check.store_check import Problems, SegmentSpan, StoreCheck

@@ -15,8 +15,14 @@ from statestore.errors import (
     StoreFormatError,
     TargetNotEmptyError,
 )
-from statestore.errors.directory import DirectoryDamagedError, DirectoryInUseError, DirectoryNotAccessibleError
-from statestore.errors.new_state import StateCheckError, StatePointersError, TooManyShardsError
+from statestore.errors.new_state import (
+    DirectoryDamagedError,
+    DirectoryInUseError,
+    DirectoryNotAccessibleError,
+    StateCheckError,
+    StatePointersError,
+    TooManyShardsError,
+)
 from statestore.errors.state import (
     LocalStateCorruptedError,
     LocalStateLockedError,
@@ -27,9 +33,8 @@ from statestore.errors.state import (
 )
 from upgrade_tools.errors import (
     ApplicationRunningError,
-    ChangelogIncompleteError,
+    ChangelogDamagedError,
     ChangelogMissingError,
-    ChangelogRecordError,
     KafkaUnavailableError,
     MigrationCheckError,
     MigrationRefusedError,
@@ -97,8 +102,7 @@ _CODES: Final[dict[type[Exception], ExitCode]] = {
     LocationNotWritableError: ExitCode.NO_ACCESS,
     ApplicationRunningError: ExitCode.IN_USE,
     ChangelogMissingError: ExitCode.UNKNOWN_LAYOUT,
-    ChangelogIncompleteError: ExitCode.DAMAGED,
-    ChangelogRecordError: ExitCode.DAMAGED,
+    ChangelogDamagedError: ExitCode.DAMAGED,
     KafkaUnavailableError: ExitCode.NO_ACCESS,
 }
 

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from statestore.errors.directory import DirectoryDamagedError
+from statestore.errors.new_state import DirectoryDamagedError
 from statestore.format.json_fields import MALFORMED, whole_number
 
 JOURNAL_FILE: Final = "statestore.migration.json"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from statestore.bytestore.kafka_streams.directory_view import LOCK_FILE, refuse_if_in_use
-from statestore.errors.directory import DirectoryInUseError, DirectoryNotAccessibleError
+from statestore.errors.new_state import DirectoryInUseError, DirectoryNotAccessibleError
 from upgrade_tools.migration.publishing import write_errors
 from upgrade_tools.states.task import APPLICATION_LOCK
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from statestore.errors.directory import DirectoryNotAccessibleError
+from statestore.errors.new_state import DirectoryNotAccessibleError
 from statestore.errors.state import LocalDiskFullError
 from upgrade_tools.errors import NoRoomError
 

@@ -20,7 +20,7 @@ from statestore.bytestore.kafka_streams.layout import (
 from statestore.bytestore.kafka_streams.task_directory import read_offsets
 from statestore.bytestore.upgrades.upgrading import upgradable
 from statestore.errors import FormatError, StoreFormatError
-from statestore.errors.directory import DirectoryDamagedError
+from statestore.errors.new_state import DirectoryDamagedError
 from statestore.errors.state import LocalStateCorruptedError, UnknownColumnFamilyError, UnknownEntryError
 from statestore.format.offset_checkpoint import encode_offset_checkpoint
 from upgrade_tools.errors import MigrationCheckError, MigrationRefusedError, StoreUndecodableError, UnknownKindError

@@ -10,7 +10,7 @@ from statestore.bytestore.kafka_streams.directory_view import accessible
 from statestore.bytestore.kafka_streams.layout import CHECKPOINT_FILE, database_directory
 from statestore.bytestore.kafka_streams.task_contents import task_stores
 from statestore.errors import FormatError
-from statestore.errors.directory import DirectoryDamagedError, DirectoryNotAccessibleError
+from statestore.errors.new_state import DirectoryDamagedError, DirectoryNotAccessibleError
 from statestore.recovery.local.marker import files_digest, is_damaged, read_marker
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata

@@ -20,7 +20,7 @@ from typing import Final
 from statestore.bytestore.engines.rocksdb import list_families
 from statestore.bytestore.engines.table_files import live_tables
 from statestore.errors import StateStoreError
-from statestore.errors.directory import DirectoryDamagedError, DirectoryInUseError, DirectoryNotAccessibleError
+from statestore.errors.new_state import DirectoryDamagedError, DirectoryInUseError, DirectoryNotAccessibleError
 from statestore.errors.state import LocalStateCorruptedError
 
 LOCK_FILE: Final = "LOCK"

@@ -23,7 +23,7 @@ from statestore.connect.recently_used import RecentlyUsed
 from statestore.connect.recursion import settle
 from statestore.connect.schema import Schema, SchemaAndValue
 from statestore.errors import DataException
-from statestore.errors.connect import NullValueException
+from statestore.errors.data import NullValueException
 
 _SCHEMA: Final = "schema"
 _PAYLOAD: Final = "payload"

@@ -16,7 +16,7 @@ from typing import Any, Final
 from statestore.connect.numbers import Int32, in_range
 from statestore.connect.schema import Field, Schema, Type
 from statestore.errors import DataException
-from statestore.errors.connect import SchemaBuilderException
+from statestore.errors.data import SchemaBuilderException
 from statestore.errors.readable import shape_of
 
 Convert = Callable[[Schema, Any], Any]

@@ -19,7 +19,7 @@ from statestore.connect.converters.charsets import has_surrogates, join_surrogat
 from statestore.connect.converters.json_encoding import characters_of, whole_characters
 from statestore.connect.values.number_text import decimal_of, decimal_text, float_text
 from statestore.errors import DataException
-from statestore.errors.connect import NumberFormatException
+from statestore.errors.data import NumberFormatException
 
 MISSING: Final = object()
 """What is read where there is nothing."""

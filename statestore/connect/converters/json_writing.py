@@ -14,7 +14,7 @@ from statestore.connect.numbers import Float32, Float64, Int32
 from statestore.connect.recursion import Steps, all_of, is_steps
 from statestore.connect.schema import LogicalName, Schema, Struct, Type, is_of_type, type_of
 from statestore.errors import DataException
-from statestore.errors.connect import NullValueException
+from statestore.errors.data import NullValueException
 from statestore.errors.readable import shape_of
 
 _SIMPLE: Final = frozenset({Type.INT8, Type.INT16, Type.INT32, Type.INT64, Type.BOOLEAN, Type.STRING})

@@ -16,7 +16,7 @@ from statestore.connect.schema import Schema, SchemaAndValue, Struct
 from statestore.connect.values.date_text import year_month_day
 from statestore.connect.values.number_text import decimal_text, float_text
 from statestore.errors import DataException
-from statestore.errors.connect import SerializationException
+from statestore.errors.data import SerializationException
 
 _ENCODING: Final = "converter.encoding"
 _UTF8: Final = "UTF-8"

@@ -23,7 +23,7 @@ from statestore.connect.transforms.field_moves import (
 )
 from statestore.connect.typed_map import map_of_distinct
 from statestore.errors import DataException
-from statestore.errors.connect import NullValueException
+from statestore.errors.data import NullValueException
 
 _MOVED_SCHEMAS: Final = 64
 

@@ -24,7 +24,7 @@ from statestore.connect.values.printing import KafkaStyle, text_of
 from statestore.connect.values.reading import ValueReader
 from statestore.connect.values.values import Values
 from statestore.errors import DataException
-from statestore.errors.connect import NullValueException, NumberFormatException, SchemaBuilderException
+from statestore.errors.data import NullValueException, NumberFormatException, SchemaBuilderException
 from statestore.errors.readable import shape_of
 
 _Width = TypeVar("_Width", Int8, Int16, Int32, Int64)

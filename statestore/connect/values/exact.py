@@ -14,7 +14,7 @@ from statestore.connect.schema import LogicalName, Schema, Type
 from statestore.connect.values.compat import is_number, refusal
 from statestore.connect.values.date_text import EPOCH_DAY, date_text, days_to_year_month, time_text, timestamp_text
 from statestore.connect.values.number_text import EXACT, decimal_of, float32_of, float_text
-from statestore.errors.connect import NumberFormatException
+from statestore.errors.data import NumberFormatException
 from statestore.errors.readable import shape_of
 
 _Float = TypeVar("_Float", Float32, Float64)

@@ -13,7 +13,7 @@ from typing import Final
 from statestore.connect.logical_types import scale_of
 from statestore.connect.numbers import Float32, Int32, Int64, in_range
 from statestore.errors import DataException
-from statestore.errors.connect import NumberFormatException
+from statestore.errors.data import NumberFormatException
 from statestore.errors.readable import shape_of
 
 EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_DOWN)

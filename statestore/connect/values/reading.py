@@ -22,7 +22,7 @@ from statestore.connect.typed_map import identity_of, map_of_distinct
 from statestore.connect.values.date_text import LONGEST, temporal_of
 from statestore.connect.values.number_text import decimal_of, float32_of, is_digit
 from statestore.errors import DataException
-from statestore.errors.connect import NumberFormatException
+from statestore.errors.data import NumberFormatException
 
 _Align = Callable[[Schema, Any], Any]
 """Converts a value to the schema that all elements of its container have."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from statestore.connect.converters.avro.avro_datum import AvroSchema, avro_schema, read_datum, write_datum
 from statestore.errors import DataException, SerializationError
-from statestore.errors.schema_registry import IncompatibleSchemaError
+from statestore.errors.middleware import IncompatibleSchemaError
 from statestore.format.serde import Serde, Serdes
 
 

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from statestore.errors import DeserializationError, SerializationError
-from statestore.errors.schema_registry import UnknownContentTypeError
+from statestore.errors.middleware import UnknownContentTypeError
 from statestore.format.serde import Serde, Serdes
 from statestore.middleware.extras import extra
 from statestore.middleware.schemas.avro import plain_avro_serde

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.errors.data_source import StateRowError
+from statestore.errors.new_state import StateRowError
 from statestore.errors.readable import key_digest
 from statestore.format.keys.window_key import MAX_SEQUENCE
 from statestore.format.values.store_format import StoreFormat

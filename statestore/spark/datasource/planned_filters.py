@@ -13,7 +13,7 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import Final
 
-from statestore.errors.data_source import DataFrameReusedError
+from statestore.errors.new_state import DataFrameReusedError
 from statestore.recovery.local.local_directory import private_directory
 from statestore.recovery.location.recorded_names import path_part
 

@@ -20,7 +20,7 @@ from statestore.bytestore.kinds.entry_rows import ENTRY_FIELDS
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import InputSchemaError
-from statestore.errors.data_source import StateRowError
+from statestore.errors.new_state import StateRowError
 from statestore.errors.readable import key_digest
 from statestore.format.binary_columns import Integers, row_sizes
 from statestore.format.keys.partitioner import partition_column

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DataSourceOptionError
-from statestore.errors.data_source import ShardOverlapError
+from statestore.errors.new_state import ShardOverlapError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.header_expiries import with_expiry_stores
 from statestore.recovery.making.new_state import NewState

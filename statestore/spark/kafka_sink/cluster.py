@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from statestore.errors.kafka_sink import KafkaRefusedError, KafkaTimeoutError, MarkerTopicError
+from statestore.errors.run import KafkaRefusedError, KafkaTimeoutError, MarkerTopicError
 from statestore.middleware.extras import extra
 
 with extra("kafka"):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from statestore.errors.kafka_sink import BatchChangedError, MarkerTopicError, SinkAheadError
+from statestore.errors.run import BatchChangedError, MarkerTopicError, SinkAheadError
 from statestore.spark.kafka_sink.cluster import KafkaCluster, KeptRecord
 
 OF_PLAN: Final = "plan:"

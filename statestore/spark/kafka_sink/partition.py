@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from statestore.errors.kafka_sink import BatchChangedError, InputCutOffError, TransactionFencedError
+from statestore.errors.run import BatchChangedError, InputCutOffError, TransactionFencedError
 from statestore.spark.kafka_sink.markers import OF_RECORDS, Marker, MarkerKey, MarkerTopic
 from statestore.spark.kafka_sink.transaction import Transaction
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 from uuid import uuid4
 
-from statestore.errors.kafka_sink import SinkAheadError, TransactionFencedError
+from statestore.errors.run import SinkAheadError, TransactionFencedError
 from statestore.spark.kafka_sink.markers import Marker, RunMarker, WriterMarkers
 from statestore.spark.kafka_sink.partition import LATER_RUN, BatchPlan, PartitionWritten, Writer
 from statestore.spark.kafka_sink.transaction import Transaction

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 
 from statestore.errors import InputError
-from statestore.errors.kafka_sink import KafkaRefusedError, TransactionAbortedError, TransactionFencedError
+from statestore.errors.run import KafkaRefusedError, TransactionAbortedError, TransactionFencedError
 from statestore.middleware.extras import extra
 from statestore.spark.kafka_sink.cluster import is_fenced
 from statestore.spark.kafka_sink.markers import MarkerTopic

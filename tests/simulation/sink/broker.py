@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from statestore.errors.kafka_sink import KafkaTimeoutError
+from statestore.errors.run import KafkaTimeoutError
 from statestore.spark.kafka_sink.cluster import KafkaCluster, KeptRecord
 from tests.simulation.decisions import Effect
 from tests.simulation.scheduler import Process, Scheduler

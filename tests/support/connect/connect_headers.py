@@ -9,7 +9,7 @@ from statestore.connect.header import ConnectHeader
 from statestore.connect.headers import ConnectHeaders, HeaderTransform
 from statestore.connect.schema import Schema, SchemaAndValue
 from statestore.connect.values.compat import COMPAT
-from statestore.errors.connect import NullValueException
+from statestore.errors.data import NullValueException
 from tests.support.connect.forms import Json, decode_schema, decode_value, encode_headers
 from tests.support.connect.header_steps import HeaderSteps
 from tests.support.connect.running import error_name

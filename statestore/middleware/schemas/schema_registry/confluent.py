@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from statestore.errors.schema_registry import IncompatibleSchemaError, SchemaRejectedError
+from statestore.errors.middleware import IncompatibleSchemaError, SchemaRejectedError
 from statestore.middleware.extras import extra
 from statestore.middleware.schemas.schema_registry.ids import SchemaId, SchemaIds
 from statestore.middleware.schemas.schema_registry.registry import RegisteredSchema, SchemaRegistry

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from statestore.errors import SerializationError
-from statestore.errors.schema_registry import SchemaIdError
+from statestore.errors.middleware import SchemaIdError
 from statestore.middleware.schemas.content_type import CONTENT_TYPE, ContentType
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import DeserializationError
-from statestore.errors.schema_registry import SchemaRefusedError
+from statestore.errors.middleware import SchemaRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor

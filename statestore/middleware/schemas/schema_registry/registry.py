@@ -19,7 +19,7 @@ from uuid import uuid4
 from statestore.connect.converters.avro.avro_datum import AvroSchema, avro_schema
 from statestore.connect.recently_used import RecentlyUsed
 from statestore.errors import DataException, StateStoreError
-from statestore.errors.schema_registry import IncompatibleSchemaError, RegistryUnavailableError, SchemaNotFoundError
+from statestore.errors.middleware import IncompatibleSchemaError, RegistryUnavailableError, SchemaNotFoundError
 from statestore.middleware.schemas.schema_registry.ids import SchemaId, SchemaIds
 
 _KEPT_SCHEMAS: Final = 1000

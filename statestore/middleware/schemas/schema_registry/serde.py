@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from statestore.connect.converters.avro.avro_datum import AvroSchema
 from statestore.errors import SerializationError
-from statestore.errors.schema_registry import IncompatibleSchemaError
+from statestore.errors.middleware import IncompatibleSchemaError
 from statestore.format.serde import Serde, Serdes
 from statestore.middleware.schemas.avro import AvroValues, read_value, schema_text
 from statestore.middleware.schemas.schema_registry.ids import IdPlace, IdWriter, read_id
