@@ -38,7 +38,7 @@ from benchmarks.peers.page import write_page
 from benchmarks.peers.rounds import measure as measure_peers
 from dsl_in_process import shard_call_us
 from dsl_operators import OPERATORS, SPARK, SPARK_WITH_HEADERS, Operator
-from dsl_queries import Files, Found, Place, Queries, Sizes, Topics, best, measure, rate_by
+from dsl_queries import Files, Found, Place, Queries, Sizes, Taken, Topics, best, measure, rate_by
 from statestore.testing.jars import connector_jars
 from statestore.testing.kafka_broker import KafkaBroker
 from workload import KEYS, PARTITIONS
@@ -80,22 +80,38 @@ def _measured(place: Place, home: Path, operators: Sequence[Operator], sizes: Si
     return measure(Queries(place, home, sizes.warm_up_batches), operators, sizes.rounds)
 
 
-def rows_of(found: Found, inside: Mapping[str, Mapping[str, float]] | None) -> Iterator[str]:
-    """Yield the figures as rows of a Markdown table, with the shard call's beside them if they are given.
+def rows_of(found: Found, inside: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Yield the figures as rows of a Markdown table, with the shard call's beside them.
 
     The plot has all forms. Spark's own are here in the ratios, and each change is about as fast as the last of a batch.
     """
-    columns = ["operator", "puts out", "rows/s", "x Spark", "x with headers"]
-    more = [] if inside is None else ["shard call alone, us"]
-    yield _row([*columns, *more])
-    yield _row(["---"] * len([*columns, *more]))
+    columns = ["operator", "puts out", "rows/s", "x Spark", "x with headers", "shard call alone, us"]
+    yield _row(columns)
+    yield _row(["---"] * len(columns))
+    for name, form in _forms_here(found):
+        rounds = found[name][form]
+        rate, alone = f"{1e6 / best(rounds).clock_us:,.0f}", f"{inside[name][form]:.1f}"
+        yield _row([name, form, rate, *_ratios(rounds, found[name]), alone])
+
+
+def sentence_of(found: Found) -> str:
+    """Return the ratios of rates in a sentence."""
+    said = [
+        f"{name} {form} {' and '.join(_ratios(found[name][form], found[name]))}" for name, form in _forms_here(found)
+    ]
+    return f"From Kafka to Kafka, x Spark and x with headers: {'; '.join(said)}."
+
+
+def _forms_here(found: Found) -> Iterator[tuple[str, str]]:
     for name, taken in found.items():
-        for form, rounds in taken.items():
+        for form in taken:
             is_close_to_update = form == dsl_programs.EACH and dsl_programs.UPDATE in taken
             if form not in (SPARK, SPARK_WITH_HEADERS) and not is_close_to_update:
-                ratios = [f"{rate_by(rounds, taken[spark]):.2f}" for spark in (SPARK, SPARK_WITH_HEADERS)]
-                more = [] if inside is None else [f"{inside[name][form]:.1f}"]
-                yield _row([name, form, f"{1e6 / best(rounds).clock_us:,.0f}", *ratios, *more])
+                yield name, form
+
+
+def _ratios(rounds: Sequence[Taken], taken: Mapping[str, Sequence[Taken]]) -> list[str]:
+    return [f"{rate_by(rounds, taken[spark]):.2f}" for spark in (SPARK, SPARK_WITH_HEADERS)]
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -196,7 +212,7 @@ def main() -> int:
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
     text = "\n".join([setting, "", *rows_of(of_files, inside), ""])
     if of_topics:
-        text += "\n".join(["\nFrom Kafka to Kafka, otherwise the same:", "", *rows_of(of_topics, None), ""])
+        text += f"\n{sentence_of(of_topics)}\n"
     if asked.kafka_records:
         print("== Beside Kafka's DSL ...", flush=True)
         text += f"\n{kafka_table(asked.kafka_records, asked.kafka_rounds)}"
