@@ -30,11 +30,8 @@ from statestore.dsl import (
     Suppressed,
     TimeWindows,
 )
-from statestore.headers.topic_columns import SourceFields, source_batch
-from statestore.processor.context import TaskRecordContext
+from statestore.headers.topic_columns import SourceFields
 from statestore.processor.processor import BatchProcessor
-from statestore.processor.task import Task
-from statestore.processor.task_stores import shard_stores
 from tests.support.dsl.runs import SHOWN, TEXT
 from tests.support.recovery.rescaling import States
 
@@ -154,26 +151,8 @@ def process(states: States, given: Sequence[Given]) -> tuple[Outputs, Counter[st
         ]
         if not records:
             continue
-        pointer = states.pointer(shard)
-        context = TaskRecordContext(pointer.stream_time_ms, 0)
-        with states.state.open(pointer) as batch:
-            task = Task(
-                states.topology,
-                shard,
-                shard_stores(states.topology, batch, context),
-                context,
-                punctuations=pointer.punctuations,
-                processor_metadata=pointer.processor_metadata,
-                earlier=pointer.earlier,
-            )
-            if task.takes_batches:
-                task.process_batch(source_batch(records))
-            else:
-                task.process(records)
-            task.end_batch(0)
-            end = task.leave()
-            counted += Counter({what.rpartition(".")[2]: number for what, number in task.counted.items()})
-            states.pointers[shard] = batch.commit(end).pointer
+        task = states.process(shard, records)
+        counted += Counter({what.rpartition(".")[2]: number for what, number in task.counted.items()})
         for topic, time_ms, key, value, _ in task.outputs:
             record_key = (key or b"").partition(b"[")[0].decode()
             outputs.setdefault(record_key, []).append((topic, key, value, time_ms))

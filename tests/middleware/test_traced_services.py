@@ -7,34 +7,17 @@ from typing import Any
 import pytest
 from opentelemetry.trace import StatusCode
 
-from statestore import (
-    BatchProcessor,
-    Processor,
-    ProcessorContext,
-    PunctuationType,
-    Record,
-    RecordColumns,
-    Serdes,
-    Stores,
-    Topology,
-    ValueTimestampHeaders,
-)
+from statestore import Processor, ProcessorContext, PunctuationType, Record, Serdes, Topology, ValueTimestampHeaders
 from statestore.errors import ProcessorError, RecordRefusedError, TopologyError
 from statestore.middleware import FailureHandling, Interceptor
 from statestore.middleware.lineage.tracing import TRACEPARENT, Tracing, link_traces
 from statestore.middleware.lineage.tracing.interceptor import BatchTracing
 from statestore.testing import TestRecord, TopologyTestDriver
+from tests.support.headed_stores import HeadedStores
+from tests.support.processors import Passing, PassingColumns
 from tests.support.traced import KeptSpans, traceparent, tree
 
 REMINDER_MS = 60_000
-
-
-class Forward(Processor):
-    def init(self, context: ProcessorContext) -> None:
-        self.context = context
-
-    def process(self, record: Record[Any, Any]) -> None:
-        self.context.forward(record)
 
 
 class Remind(Processor):
@@ -74,15 +57,7 @@ class Fail(Processor):
         raise ValueError("no")
 
 
-class ForwardColumns(BatchProcessor):
-    def init(self, context: ProcessorContext) -> None:
-        self.context = context
-
-    def process_batch(self, records: RecordColumns) -> None:
-        self.context.forward_batch(records)
-
-
-class FailOnBad(Forward):
+class FailOnBad(Passing):
     def process(self, record: Record[Any, Any]) -> None:
         if record.value == "bad":
             raise ValueError("secret")
@@ -101,9 +76,7 @@ def service(source: str, supplier: Any, sink: str | None, *, keeps: bool = False
     topology.add_source("source", source.split(), key_serde=Serdes.string(), value_serde=Serdes.string())
     topology.add_processor("processor", supplier, parents=["source"])
     if keeps:
-        stores = Stores.persistent_timestamped_key_value_store_with_headers("open")
-        builder = Stores.timestamped_key_value_store_with_headers_builder(stores, Serdes.string(), Serdes.string())
-        topology.add_state_store(builder, "processor")
+        topology.add_state_store(HeadedStores(Serdes.string(), Serdes.string()).key_value("open"), "processor")
     if sink is not None:
         topology.add_sink("sink", sink, ["processor"], key_serde=Serdes.string(), value_serde=Serdes.string())
     return topology
@@ -121,7 +94,7 @@ def read(driver: TopologyTestDriver, topic: str) -> Any:
 @pytest.mark.parametrize("restored_from", [None, "disk", "changelog"])
 def test_b12_a_trace_that_enters_state_continues_when_it_leaves_it(restored_from: Any) -> None:
     a, b, kept = KeptSpans(), KeptSpans(), []
-    shop = TopologyTestDriver(service("carts", Forward, "orders"), interceptors=[Tracing(a)])
+    shop = TopologyTestDriver(service("carts", Passing, "orders"), interceptors=[Tracing(a)])
     reminders = TopologyTestDriver(service("orders", Remind, "reminders", keeps=True), interceptors=[Tracing(b)])
     with shop, reminders:
         ends(shop, "carts").pipe_input("ada", "book")
@@ -161,7 +134,7 @@ def test_b12_a_join_continues_one_trace_and_links_to_the_other() -> None:
 
 def test_b12_a_micro_batch_has_a_span_of_processing_for_each_record() -> None:
     kept = KeptSpans()
-    with TopologyTestDriver(service("orders", Forward, "copies"), interceptors=[Tracing(kept)]) as driver:
+    with TopologyTestDriver(service("orders", Passing, "copies"), interceptors=[Tracing(kept)]) as driver:
         ends(driver, "orders").pipe_micro_batch([TestRecord("a", "1"), TestRecord("b", "2")])
     by_id = {span.context.span_id: span for span in kept.spans}
     sends = [span for span in kept.spans if span.name == "send copies"]
@@ -205,7 +178,7 @@ def test_b12_the_span_of_a_record_that_is_left_out_says_why_and_no_other_does(ha
 
 def test_b12_records_in_columns_have_a_trace_without_spans_of_processing() -> None:
     kept = KeptSpans()
-    topology = service("orders", ForwardColumns, "copies")
+    topology = service("orders", PassingColumns, "copies")
     with TopologyTestDriver(topology, interceptors=[BatchTracing(kept)]) as driver:
         ends(driver, "orders").pipe_micro_batch([TestRecord("a", "1"), TestRecord("b", "2")])
     assert kept.names == ["poll orders"] * 2 + ["send copies"] * 2

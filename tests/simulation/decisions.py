@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Effect(str, Enum):
@@ -85,6 +85,16 @@ class Decision(NamedTuple):
     occurrence: int
     effect: Effect
     amount: int = 0
+
+    @classmethod
+    def from_row(cls, row: list[Any]) -> Decision:
+        """Return what `to_row` gave."""
+        actor, place, occurrence, effect, amount = row
+        return cls(actor, place, occurrence, Effect(effect), amount)
+
+    def to_row(self) -> list[Any]:
+        """Return the decision as JSON can have it."""
+        return [*self[:3], self.effect.value, self.amount]
 
     def describe(self) -> str:
         """Return the decision in words."""

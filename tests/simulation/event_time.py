@@ -22,10 +22,6 @@ from typing import Any, NamedTuple
 from statestore import Serdes, Topology
 from statestore.dsl import EmitStrategy, KStream, Materialized, SessionWindows, StreamsBuilder, TimeWindows
 from statestore.format.records.header_bytes import encode_headers
-from statestore.headers.topic_columns import source_batch
-from statestore.processor.context import TaskRecordContext
-from statestore.processor.task import Task
-from statestore.processor.task_stores import shard_stores
 from tests.simulation.workload import place
 from tests.support.dsl.runs import SHOWN
 from tests.support.recovery.rescaling import States
@@ -194,21 +190,7 @@ def process(states: States, given: Sequence[Given]) -> Counter[Any]:
         ]
         if not records:
             continue
-        pointer = states.pointer(shard)
-        context = TaskRecordContext(pointer.stream_time_ms, 0)
-        with states.state.open(pointer) as batch:
-            task = Task(
-                states.topology,
-                shard,
-                shard_stores(states.topology, batch, context),
-                context,
-                processor_metadata=pointer.processor_metadata,
-                earlier=pointer.earlier,
-            )
-            task.process_batch(source_batch(records)) if task.takes_batches else task.process(records)
-            task.end_batch(0)
-            end = task.leave()
-            states.pointers[shard] = batch.commit(end).pointer
+        task = states.process(shard, records)
         came.update((topic, (key or b"").decode(), (value or b"").decode()) for topic, _, key, value, _ in task.outputs)
         for what, number in task.counted.items():
             came[what.rpartition(".")[2]] += number

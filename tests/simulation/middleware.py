@@ -10,7 +10,7 @@ knows all that came and went, and looks into no store.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -33,7 +33,7 @@ from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.recovery.commit.batch_end import BatchEnd
-from tests.simulation.workload import BATCH_MS, SPECS, Workload, batch_number
+from tests.simulation.workload import BATCH_MS, SPECS, Held, Workload, batch_number
 
 WINDOW_MS: Final = 150
 AHEAD_MS: Final = 50
@@ -150,25 +150,16 @@ class Guarded(Workload):
         return _received(self.seed, shard, batch)
 
     def run(
-        self,
-        inner: Mapping[str, Any],
-        stream_time_ms: int,
-        times_ms: Mapping[str, int],
-        batch: str,
-        place: tuple[int, int],
-        *,
-        attempt: str = "",
-        changelogs: Any = None,
-        memory: dict[str, Any] | None = None,
+        self, held: Held, batch: str, place: tuple[int, int], attempt: str = "", memory: dict[str, Any] | None = None
     ) -> tuple[BatchEnd, Outputs]:
         # A Python worker has the interceptors of one topology in its memory, batch after batch.
         topology = self.topology() if memory is None else memory.setdefault("guarded", self.topology())
         now_ms = BATCH_MS * batch_number(batch)
-        context = TaskRecordContext(stream_time_ms, now_ms)
+        context = TaskRecordContext(held.stream_time_ms, now_ms)
 
         def backing(name: str) -> StoreBacking:
-            changelog = None if changelogs is None else changelogs[name]
-            return StoreBacking(inner[name], changelog, times_ms.get(name, NO_STREAM_TIME))
+            changelog = None if held.changelogs is None else held.changelogs[name]
+            return StoreBacking(held.stores[name], changelog, held.times_ms.get(name, NO_STREAM_TIME))
 
         stores = build_stores(topology, context, backing)
         task = Task(topology, place[0], stores, context, handling=_HANDLING)

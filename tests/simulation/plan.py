@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from statestore.recovery.snapshots.options import RecoveryOptions
-from tests.simulation.decisions import Decision, Effect
+from tests.simulation.decisions import Decision
 
 MIDDLEWARE: Final = ("middleware",)
 """In place of stores: those that interceptors keep their state in, and what comes out of them."""
@@ -124,7 +124,7 @@ class Plan:
         """Return the plan as one line of JSON."""
         fields = asdict(self)
         if self.decisions is not None:
-            fields["decisions"] = [[*made[:3], made.effect.value, made.amount] for made in self.decisions]
+            fields["decisions"] = [decision.to_row() for decision in self.decisions]
         return json.dumps(fields)
 
     @classmethod
@@ -134,10 +134,7 @@ class Plan:
         fields["stores"] = tuple(fields["stores"])
         fields["story"] = tuple(Step(**step) for step in fields["story"])
         if fields.get("decisions") is not None:
-            fields["decisions"] = tuple(
-                Decision(actor, place, occurrence, Effect(effect), amount)
-                for actor, place, occurrence, effect, amount in fields["decisions"]
-            )
+            fields["decisions"] = tuple(map(Decision.from_row, fields["decisions"]))
         return cls(**fields)
 
     def describe(self) -> str:

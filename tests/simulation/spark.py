@@ -27,6 +27,7 @@ from statestore.recovery.shard_batch import ShardedState
 from tests.simulation.decisions import DRIVER, TASK, Effect
 from tests.simulation.machines import SimulatedLocalDirectory
 from tests.simulation.scheduler import Actor, Process
+from tests.simulation.workload import Held
 
 if TYPE_CHECKING:
     from tests.simulation.oracle import Oracle
@@ -328,16 +329,8 @@ class Attempt:
                 oracle.check_content(self.name, pointer, batch)
             inner = {name: store.bytes for name, store in batch.stores.items()}
             changelogs = {name: store.changelog for name, store in batch.stores.items()}
-            end, outputs = world.workload.run(
-                inner,
-                pointer.stream_time_ms,
-                pointer.store_times_ms,
-                self.batch,
-                (shard, site.shards),
-                attempt=self.variant,
-                changelogs=changelogs,
-                memory=memory,
-            )
+            held = Held(inner, pointer.stream_time_ms, pointer.store_times_ms, changelogs)
+            end, outputs = world.workload.run(held, self.batch, (shard, site.shards), self.variant, memory)
             world.scheduler.op("task.processed", "", TASK)
             self.fenced_by = oracle.taken_over(self)
             self.built_past = oracle.built_past(self)

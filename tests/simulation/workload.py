@@ -87,6 +87,17 @@ BUILDERS = _builders()
 SPECS: dict[str, StoreSpec] = {name: builder.spec for name, builder in BUILDERS.items()}
 
 
+class Held(NamedTuple):
+    """What a shard holds when a batch begins."""
+
+    stores: Mapping[str, Any]
+    """Their bytes."""
+    stream_time_ms: int
+    times_ms: Mapping[str, int]
+    """The stream times of stores that have one."""
+    changelogs: Mapping[str, Any] | None = None
+
+
 @dataclass(frozen=True)
 class Workload:
     """The stores of a plan."""
@@ -130,23 +141,14 @@ class Workload:
         ]
 
     def run(
-        self,
-        inner: Mapping[str, Any],
-        stream_time_ms: int,
-        times_ms: Mapping[str, int],
-        batch: str,
-        place: tuple[int, int],
-        *,
-        attempt: str = "",
-        changelogs: Any = None,
-        memory: dict[str, Any] | None = None,
+        self, held: Held, batch: str, place: tuple[int, int], attempt: str = "", memory: dict[str, Any] | None = None
     ) -> tuple[BatchEnd, Any]:
         """Do what a batch does to a shard of so many, `place`, and return what it leaves, and what it puts out.
 
         `attempt` is who does it, if each is to make something else of it; `memory` what its process keeps.
         """
-        context = TaskRecordContext(stream_time_ms, 0)
-        stores = build(inner, times_ms, context, changelogs)
+        context = TaskRecordContext(held.stream_time_ms, 0)
+        stores = build(held.stores, held.times_ms, context, held.changelogs)
         self.process(stores, context, self.records(batch, *place), attempt)
         return BatchEnd(stream_time_ms=context.stream_time_ms, store_times_ms=flush_stores(stores)), None
 
@@ -246,7 +248,7 @@ class Reference:
             database.family(name).write(pairs.items())
         inner = {name: database.family(name) for name in self.workload.stores}
         place = self.shard, self.shards
-        end, _ = self.workload.run(inner, self.stream_time_ms, self.times_ms, batch, place, attempt=attempt)
+        end, _ = self.workload.run(Held(inner, self.stream_time_ms, self.times_ms), batch, place, attempt)
         times_ms = {**self.times_ms, **end.store_times_ms}
         content = {name: dict(store.range(None, None)) for name, store in inner.items()}
         content = live(content, times_ms)

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,16 @@ from pyspark.sql import SparkSession
 
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.spark import recommended_settings
+from statestore.spark.kafka_sink.cluster import KafkaCluster
 from statestore.testing.jars import connector_jars, delta_jars
+from statestore.testing.kafka_broker import KafkaBroker
 from tests.support.clusters.clusters import Application, SharedApplication, make_spark_home
 from tests.support.clusters.connect import ConnectClient, ConnectServer
 from tests.support.recovery.s3_server import S3
 from tests.support.spark.queries import OrderQuery
 from tests.support.spark.store_rows import seeded_rows, write
+
+_TOPIC_NUMBERS = count()
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +57,14 @@ def via(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def order_query(spark: SparkSession, tmp_path: Path, via: str) -> OrderQuery:
     return OrderQuery(spark, tmp_path, via)
+
+
+@pytest.fixture
+def topic(broker: KafkaBroker) -> str:
+    """A topic of one partition that no other test has."""
+    name = f"topic-{next(_TOPIC_NUMBERS)}"
+    KafkaCluster(broker.bootstrap_servers).create_topic(name, 1, {})
+    return name
 
 
 @pytest.fixture(scope="session")

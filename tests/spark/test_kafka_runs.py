@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count, product
+from itertools import product
 
 import pytest
 
@@ -14,15 +14,6 @@ from statestore.spark.kafka_sink.partition import BatchPlan, PartitionWritten, l
 from statestore.spark.kafka_sink.run import WriterRun
 from statestore.testing.kafka_broker import KafkaBroker
 from tests.support.kafka.transactions import Query, rows, values, whole
-
-_NUMBERS = count()
-
-
-@pytest.fixture
-def topic(broker: KafkaBroker) -> str:
-    name = f"runs-{next(_NUMBERS)}"
-    KafkaCluster(broker.bootstrap_servers).create_topic(name, 1, {})
-    return name
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 import multiprocessing
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,14 +43,6 @@ from tests.support.kafka.transactions import (
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-_NUMBERS = count()
-
-
-@pytest.fixture
-def topic(broker: KafkaBroker) -> str:
-    name = f"sink-{next(_NUMBERS)}"
-    KafkaCluster(broker.bootstrap_servers).create_topic(name, 1, {})
-    return name
 
 
 @pytest.fixture

@@ -19,12 +19,11 @@ from statestore import (
     Record,
     RecordColumns,
     Serdes,
-    Stores,
     Topology,
-    ValueTimestampHeaders,
 )
 from statestore.processor.record import RecordMetadata
 from statestore.testing import TestRecord, TopologyTestDriver
+from tests.support.headed_stores import HeadedStores
 from tests.support.spark.queries import OrderQuery
 
 TEXT, INT = Serdes.string(), Serdes.int64()
@@ -51,7 +50,7 @@ class Totals(Processor):
         context.schedule(TICK_MS, PunctuationType.STREAM_TIME, self.tell_all)
 
     def process(self, record: Record[str, dict[str, Any]]) -> None:
-        seen: ValueTimestampHeaders[int] | None = self.totals.get(record.key)
+        seen = self.totals.get(record.key)
         total = (seen.value if seen else 0) + record.value["amount"]
         metadata = self.context.record_metadata
         assert metadata is not None
@@ -103,9 +102,7 @@ def topology(in_columns: bool = False) -> Topology:
     made = Topology()
     made.add_source("orders", "orders", key_serde=TEXT, value_serde=Serdes.bytes() if in_columns else Serdes.json())
     made.add_processor("totals", TotalsInColumns if in_columns else Totals, ["orders"])
-    builder = Stores.timestamped_key_value_store_with_headers_builder(
-        Stores.persistent_timestamped_key_value_store_with_headers("totals"), TEXT, INT
-    )
+    builder = HeadedStores(TEXT, INT).key_value("totals")
     made.add_state_store(builder if in_columns else builder.with_caching_enabled(), "totals")
     made.add_sink("out", "out", ["totals"], key_serde=TEXT, value_serde=SCHEMA_IN_HEADER)
     made.add_sink("by-tenant", topic_of_tenant, ["totals"], key_serde=TEXT)

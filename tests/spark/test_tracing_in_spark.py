@@ -13,8 +13,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
 from orders import Order, seeded_orders
-from statestore import Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
+from statestore import Processor, ProcessorContext, Record, Serdes, Topology, ValueTimestampHeaders
 from statestore.middleware.lineage.tracing import TRACEPARENT, Tracing
+from tests.support.headed_stores import HeadedStores
 from tests.support.spark.queries import OrderQuery
 
 LONG_MS = 600_000
@@ -38,10 +39,7 @@ def first_orders() -> Topology:
     topology = Topology()
     topology.add_source("orders", key_serde=Serdes.string(), value_serde=Serdes.bytes())
     topology.add_processor("first", FirstOrders, ["orders"])
-    supplier = Stores.persistent_timestamped_key_value_store_with_headers("firsts")
-    topology.add_state_store(
-        Stores.timestamped_key_value_store_with_headers_builder(supplier, Serdes.string(), Serdes.bytes()), "first"
-    )
+    topology.add_state_store(HeadedStores(Serdes.string(), Serdes.bytes()).key_value("firsts"), "first")
     topology.add_sink("out", "firsts", ["first"], key_serde=Serdes.string(), value_serde=Serdes.bytes())
     return topology
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from statestore import Processor, ProcessorContext, Record
+from statestore import BatchProcessor, Processor, ProcessorContext, Record, RecordColumns
 
 
 class Passing(Processor):
@@ -17,6 +17,18 @@ class Passing(Processor):
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record."""
         self.context.forward(record)
+
+
+class PassingColumns(BatchProcessor):
+    """Forwards what it got, all of a batch at once."""
+
+    def init(self, context: ProcessorContext) -> None:
+        """Take the context."""
+        self.context = context
+
+    def process_batch(self, records: RecordColumns) -> None:
+        """Forward the records."""
+        self.context.forward_batch(records)
 
 
 class HoldingBack(Processor):

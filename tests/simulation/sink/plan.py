@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tests.simulation.decisions import Decision, Effect
+from tests.simulation.decisions import Decision
 
 NAMES = (("a-b", ""), ("a", "b"))
 """Of the queries and their writers."""
@@ -74,7 +74,7 @@ class SinkPlan:
         """Return the plan as one line of JSON."""
         fields = asdict(self)
         if self.decisions is not None:
-            fields["decisions"] = [[*made[:3], made.effect.value, made.amount] for made in self.decisions]
+            fields["decisions"] = [decision.to_row() for decision in self.decisions]
         return json.dumps(fields)
 
     @classmethod
@@ -83,10 +83,7 @@ class SinkPlan:
         fields: dict[str, Any] = json.loads(text)
         fields["story"] = tuple(SinkStep(**step) for step in fields["story"])
         if fields["decisions"] is not None:
-            fields["decisions"] = tuple(
-                Decision(actor, place, occurrence, Effect(effect), amount)
-                for actor, place, occurrence, effect, amount in fields["decisions"]
-            )
+            fields["decisions"] = tuple(map(Decision.from_row, fields["decisions"]))
         return cls(**fields)
 
     def describe(self) -> str:

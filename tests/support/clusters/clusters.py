@@ -8,10 +8,8 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from http.client import HTTPException
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 import pyspark
@@ -20,7 +18,7 @@ from statestore.testing.jars import SHORT_LIVED_JVM
 from statestore.testing.kafka_broker import free_ports
 from tests.support.clusters.faults import DISK_VARIABLE, Fault
 from tests.support.clusters.jobs import JobResult, OrderJob
-from tests.support.clusters.processes import NotInTimeError, ProcessSession, wait_until
+from tests.support.clusters.processes import NotInTimeError, ProcessSession, Started, wait_until
 
 HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 90
@@ -75,30 +73,17 @@ def cluster_environment(spark_home: Path, **more: str) -> dict[str, str]:
     }
 
 
-class StandaloneCluster:
+class StandaloneCluster(Started):
     """Spark's standalone master and workers, each a process of its own, and each worker with a disk of its own."""
 
     def __init__(self, home: Path, cores: int) -> None:
+        super().__init__()
         self.home = home
         self._cores = cores
-        self._resources = ExitStack()
         self._port, self._ui_port = free_ports(2)
         self.url = f"spark://{HOST}:{self._port}"
         self.spark_home = make_spark_home(home / "spark")
         self.workers: list[ProcessSession] = []
-
-    def __enter__(self) -> StandaloneCluster:
-        try:
-            self._start()
-        except BaseException:
-            self._resources.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._resources.close()
 
     def _start(self) -> None:
         self._daemon("master.Master", "--host", HOST, "--port", str(self._port), "--webui-port", str(self._ui_port))

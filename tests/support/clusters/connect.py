@@ -16,19 +16,16 @@ import re
 import subprocess
 import sys
 import traceback
-from contextlib import ExitStack
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from pyspark import cloudpickle
 
 from statestore.testing.jars import SHORT_LIVED_JVM, connector_jars
 from tests.support.clusters.clusters import ClusterFailure, cluster_environment, log_tails, make_spark_home
-from tests.support.clusters.processes import ProcessSession, wait_until
-
-Self = TypeVar("Self", bound="_Process")
+from tests.support.clusters.processes import ProcessSession, Started, wait_until
 
 THEIRS: Final = Path("/proc/self/cwd")
 """An absolute path of the working directory of whoever opens it: in the server's JVM, the server's home."""
@@ -53,27 +50,13 @@ class ClientFailure(AssertionError):
     """What a function raised that the client was to call, with its traceback there."""
 
 
-class _Process:
-    """A process that has started when the context is entered, and has ended when it is left."""
+class _Process(Started):
+    """A process with a directory of its own."""
 
     def __init__(self, home: Path) -> None:
+        super().__init__()
         home.mkdir(parents=True)
         self.home = home
-        self._resources = ExitStack()
-
-    def __enter__(self: Self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self._resources.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._resources.close()
-
-    def _start(self) -> None:
-        raise NotImplementedError
 
     def _run(
         self, command: list[str], log: Path, environment: dict[str, str], pass_fds: tuple[int, ...] = ()

@@ -12,9 +12,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+S = TypeVar("S", bound="Started")
 
 STOP_TIMEOUT_S: Final = 20
 _POLL_INTERVAL_S: Final = 0.05
@@ -23,6 +25,27 @@ _LAUNCHER: Final = Path(__file__).with_name("end_with_parent.py")
 
 class NotInTimeError(AssertionError):
     """What was waited for did not come about."""
+
+
+class Started:
+    """What has started when its context is entered, and has ended when it is left."""
+
+    def __init__(self) -> None:
+        self._resources = ExitStack()
+
+    def __enter__(self: S) -> S:
+        try:
+            self._start()
+        except BaseException:
+            self._resources.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._resources.close()
+
+    def _start(self) -> None:
+        raise NotImplementedError
 
 
 class ProcessSession:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ from statestore import (
 from statestore.bytestore.kinds.entry_rows import StoredEntry, stored_entries
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.format.keys.partitioner import partition_column
+from statestore.headers.topic_columns import SourceFields, source_batch
 from statestore.processor.context import TaskRecordContext
+from statestore.processor.task import Task
 from statestore.processor.task_stores import flush_stores, shard_stores
 from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuations
 from statestore.recovery.commit.initial_state import initial_pointer
@@ -114,6 +116,25 @@ class States:
             times_ms = flush_stores(stores)
             end = BatchEnd(skipped_records, time_ms, times_ms, punctuations, processor_metadata or {})
             self.pointers[shard] = batch.commit(end).pointer
+
+    def process(self, shard: int, records: Sequence[SourceFields]) -> Task:
+        """Commit a batch of a shard in which the topology had these records; return the task that was run."""
+        pointer = self.pointer(shard)
+        context = TaskRecordContext(pointer.stream_time_ms, 0)
+        with self.state.open(pointer) as batch:
+            task = Task(
+                self.topology,
+                shard,
+                shard_stores(self.topology, batch, context),
+                context,
+                punctuations=pointer.punctuations,
+                processor_metadata=pointer.processor_metadata,
+                earlier=pointer.earlier,
+            )
+            task.process_batch(source_batch(records)) if task.takes_batches else task.process(records)
+            task.end_batch(0)
+            self.pointers[shard] = batch.commit(task.leave()).pointer
+        return task
 
     def put_everywhere(self, times_ms: Mapping[str, int]) -> None:
         """Put something about each key into every store that is not global, around its time."""
