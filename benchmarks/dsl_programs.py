@@ -19,12 +19,10 @@ from statestore.dsl import (
     TimeWindows,
 )
 
-SIZE_MS: Final = 60_000
-ADVANCE_MS: Final = 20_000
-GAP_MS: Final = 30_000
-WITHIN_MS: Final = 60_000
-APART_MS: Final = 30_000
-"""How far apart records are that are joined."""
+SIZE_MS, ADVANCE_MS = 60_000, 20_000
+"""Of windows."""
+GAP_MS, WITHIN_MS, APART_MS = 30_000, 60_000, 30_000
+"""Between sessions, and how far apart duplicates are, and records that are joined."""
 LATENESS_MS: Final = 60_000
 """Of windows the grace, of Spark's queries the watermark: nothing is late."""
 TOPIC: Final = "in"
@@ -32,12 +30,9 @@ LEFT, RIGHT = "left", "right"
 Program = Callable[[KStream], KTable[Any] | KStream]
 """Makes of the input what is put out."""
 Table = Callable[[KStream, Materialized], KTable[Any]]
-UPDATE: Final = "once a key and batch"
-EACH: Final = "each change"
-BY_RECORDS: Final = "once a key and batch, by records"
-CLOSE: Final = "on close"
-SUPPRESSED: Final = "on close, by suppress()"
-JOINED: Final = "each pair"
+UPDATE, BY_RECORDS = "once a key and batch", "once a key and batch, by records"
+CLOSE, SUPPRESSED = "on close", "on close, by suppress()"
+EACH, JOINED = "each change", "each pair"
 
 
 def one_input(

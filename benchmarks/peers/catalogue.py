@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from benchmarks.peers.environment import environment_python
 from benchmarks.peers.failure import PeerError, tail
@@ -16,12 +16,10 @@ from statestore.testing.jars import java_command, kafka_streams_jars
 
 BUILD: Final = ROOT / "build" / "peers"
 _HERE: Final = Path(__file__).parent
-_STREAMS_HEAP: Final = "512m"
 _SLOW_RECORDS: Final = 60_000
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """What a run of a peer is given. The topics are there; `scratch` is an empty directory that goes with it."""
 
     servers: str
@@ -59,7 +57,7 @@ class Peer:
 def _streams(guarantee: str, program_name: str = "CountAndKeep", *more: str) -> Callable[[Place], list[str]]:
     def command(place: Place) -> list[str]:
         classes = _compiled(_HERE / f"{program_name}.java")
-        memory = [f"-Xms{_STREAMS_HEAP}", f"-Xmx{_STREAMS_HEAP}"]
+        memory = ["-Xms512m", "-Xmx512m"]
         program = [java_command(), *memory, "-cp", f"{kafka_streams_jars()}/*:{classes}", program_name]
         topics = [place.input_topic, place.output_topic]
         return [*program, place.servers, place.output_topic, str(place.scratch / "state"), *topics, guarantee, *more]

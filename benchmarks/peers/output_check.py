@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -15,11 +14,9 @@ from upgrade_tools.changelogs.cluster import Cluster
 _COUNT_BYTES: Final = 8
 _TAKEN_AT_ONCE: Final = 10_000
 _WAIT_S: Final = 30.0
-_SHOWN: Final = 3
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """A record of a key that comes out, with its count."""
 
     count: int
@@ -125,4 +122,4 @@ def _pairs(message: Message) -> Headers:
 
 def _some(what: str, keys: Iterable[bytes]) -> str:
     found = sorted(keys)
-    return f"{len(found):,} {what}, such as {', '.join(repr(key) for key in found[:_SHOWN])}"
+    return f"{len(found):,} {what}, such as {', '.join(repr(key) for key in found[:3])}"

@@ -17,7 +17,6 @@ END: Final = f"<!-- what {PROGRAM} writes ends -->\n"
 _ANCHOR: Final = "streams-alo"
 _OWN_LOAD: Final = 6.0
 """What a peer and the broker make by themselves on two cores is 2 to 4."""
-_BUSY: Final = "**Other work shared the machine: rates and times to first output say little.**"
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,8 @@ class Setting:
         """Return it as a line of the page."""
         named = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         load = f"load {self.load_before:.1f} before the start, {self.load_most:.1f} at most"
-        busy = f" {_BUSY}" if self.load_most > _OWN_LOAD else ""
+        said = " **Other work shared the machine: rates and times to first output say little.**"
+        busy = said if self.load_most > _OWN_LOAD else ""
         return f"{self.day}, {self.cores} cores, {load}, {self.records:,} records. {named}.{busy}"
 
 

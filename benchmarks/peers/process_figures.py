@@ -13,7 +13,6 @@ PYTHON: Final = "python"
 JAVA: Final = "java"
 OTHER: Final = "other"
 _PROC: Final = Path("/proc")
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def _processes(proc: Path) -> Iterator[ProcessTime]:
             with suppress(OSError):  # it has ended meanwhile
                 # Behind the name, which may hold anything, field 3 comes first: the parent is field 4.
                 fields = (directory / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+                cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
                 numbers = int(directory.name), int(fields[1]), int(fields[3])
                 yield ProcessTime(*numbers, int(fields[19]), cpu_s)
 

@@ -18,11 +18,8 @@ from tests.support.clusters.processes import ProcessSession
 ROOT: Final = Path(__file__).parents[2]
 STEADY_FROM: Final = 0.25
 """The part of the records that is start-up: Spark's peers have done their first batch then."""
-_POLL_S: Final = 0.1
-_LOOK_S: Final = 1.0
-_SETTLE_S: Final = 1.0
-_STALL_S: Final = 300.0
-_SAY_S: Final = 5.0
+_POLL_S, _LOOK_S, _SAY_S = 0.1, 1.0, 5.0
+_SETTLE_S, _STALL_S = 1.0, 300.0
 _NOT_HANDED_ON: Final = ("SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 """Options of other people's virtual machines, such as those that `make test` sets for short-lived ones."""
 

@@ -17,13 +17,7 @@ import pyarrow.compute as pc
 from statestore.errors import DeserializationError, SerializationError, TopologyError
 from statestore.format.binary_columns import Flags, Integers, row_sizes
 from statestore.format.serde import Serde, columns_of
-from statestore.format.serde_columns import (
-    BYTES_COLUMNS,
-    DOUBLE_COLUMNS,
-    INT64_COLUMNS,
-    STRING_COLUMNS,
-    ColumnSerde,
-)
+from statestore.format.serde_columns import BYTES_COLUMNS, DOUBLE_COLUMNS, INT64_COLUMNS, STRING_COLUMNS, ColumnSerde
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.headers.topic_columns import SINK_COLUMNS
 from statestore.interception.emission import SendBatch

@@ -48,7 +48,6 @@ class TaskInterceptorContext(ShardClock):
         super().__init__(shard, record_context)
         self._earlier = earlier
         self._node = node
-        self._task_record = record_context
         self._stores = stores
         self._punctuations = punctuations
         self._refuse = refuse
@@ -56,7 +55,7 @@ class TaskInterceptorContext(ShardClock):
     @property
     def record_metadata(self) -> RecordMetadata | None:
         """Topic, partition and offset of the record that is processed; None if none is, as in a punctuation."""
-        return self._task_record.metadata
+        return self._record_context.metadata
 
     def stream_time_ms_of(self, key: bytes | None) -> int:
         """Return the highest timestamp that the shard has seen, or that in which a key was before it was rescaled."""

@@ -22,7 +22,7 @@ from statestore.errors import StateStoreError
 from statestore.errors.run import ModuleNotOnWorkersError
 from statestore.spark.figures import FIGURES
 from statestore.spark.query_failure import sentence_first
-from statestore.spark.sessions import is_connect
+from statestore.spark.sessions import QUERY_ID, is_connect
 from statestore.spark.shards.blobs import BLOB
 from statestore.spark.shards.shard_call import ShardCall, ShardResult
 
@@ -30,7 +30,6 @@ _OUTPUT_SCHEMA = f"{BLOB} binary, {FIGURES} string"
 POINTER_VARIABLE = "pointer"
 _POINTER_SCHEMA = f"{POINTER_VARIABLE} string"
 _NOW = "now_ms"
-_QUERY_ID = "sql.streaming.queryId"
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _SIMPLIFIED = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _SIMPLIFIED_VARIABLE = "SPARK_SIMPLIFIED_TRACEBACK"
@@ -236,7 +235,7 @@ def _frame(blobs: Sequence[bytes | None], figures: str | None) -> pd.DataFrame:
 
 def _query_id() -> str:
     context = TaskContext.get()
-    query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
+    query_id = None if context is None else context.getLocalProperty(QUERY_ID)
     if query_id is None:
         raise StateStoreError(
             "stateful() runs only within a streaming query: Spark gave the task no streaming query id"

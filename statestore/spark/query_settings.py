@@ -26,7 +26,7 @@ from statestore.connect.config import Properties
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.registry import HEADER_CONVERTER, header_converter
 from statestore.errors import StatePartitionsError
-from statestore.spark.sessions import is_connect
+from statestore.spark.sessions import BATCH_ID, is_connect
 from statestore.spark.start_refusal import REFUSAL, refusal_at_start, to_setting
 
 _LOG = logging.getLogger(__name__)
@@ -42,7 +42,6 @@ SPARKS_DEFAULTS: Final = {
 _OWN_PREFIX: Final = "spark.statestore."
 _ALIAS: Final = "statestore settings "
 _LOCATION: Final = "state_location"
-_BATCH_ID: Final = "streaming.sql.batchId"
 _ALIAS_NODE: Final = "SubqueryAlias"
 
 _watched: WeakSet[SparkSession] = WeakSet()
@@ -104,7 +103,7 @@ def check_partitions(planned: int | None) -> None:
     None is a number that was not planned here: it is the session's.
     """
     context = TaskContext.get()
-    if planned is None or context is None or context.getLocalProperty(_BATCH_ID) != "0":
+    if planned is None or context is None or context.getLocalProperty(BATCH_ID) != "0":
         return
     partitions = context.getLocalProperty(PARTITIONS) or SPARKS_DEFAULTS[PARTITIONS]
     if partitions == SPARKS_DEFAULTS[PARTITIONS] != str(planned):

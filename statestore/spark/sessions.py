@@ -28,6 +28,10 @@ from statestore.errors.run import ConnectServerError, ModuleNotOnWorkersError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.spark.error_record import AS_A_VALUE, record_from, record_of
 
+QUERY_ID: Final = "sql.streaming.queryId"
+"""The local property of a query's tasks that has its id."""
+BATCH_ID: Final = "streaming.sql.batchId"
+"""The one that has the number of the batch."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _RESULT: Final = "result"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Generator, Iterator
 from inspect import GEN_CLOSED, getgeneratorstate
-from types import TracebackType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from statestore.errors import StoreError
@@ -80,9 +79,7 @@ class StoreIterator(Generic[E]):
     def __enter__(self) -> StoreIterator[E]:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

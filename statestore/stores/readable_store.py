@@ -13,7 +13,7 @@ from statestore.errors.state import StoreClosedError
 from statestore.format.binary_columns import as_one_array
 from statestore.stores.entries.entry_columns import EntryColumns, HeldColumns
 from statestore.stores.iterator import StoreIterator
-from statestore.stores.parts import StoreParts
+from statestore.stores.parts import SegmentedParts, StoreParts
 
 E = TypeVar("E")
 
@@ -128,3 +128,26 @@ class ReadableStore:
             return (self._keys.pair(key, stored) for key, stored in pairs)
         key_object, decode = self._key_object, self._decode_raw
         return ((key_object(key), decode(stored)) for key, stored in pairs)
+
+
+class SegmentedReadableStore(ReadableStore):
+    """A window or session store, or a view of one: a time of its entries decides how long they are shown.
+
+    Of a window that is its start, of a session its end.
+    """
+
+    _parts: SegmentedParts
+
+    def __init__(self, parts: SegmentedParts) -> None:
+        super().__init__(parts)
+        self._segments = parts.segments
+
+    @property
+    def stream_time_ms(self) -> int:
+        """The latest window start, or session end, that was put; -1 before the first, as far as is known."""
+        return self._segments.stream_time_ms
+
+    @property
+    def first_visible_ms(self) -> int:
+        """The earliest window start, or session end, that is shown, in milliseconds since the epoch."""
+        return self._segments.first_visible_ms

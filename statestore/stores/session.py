@@ -27,9 +27,8 @@ from statestore.stores.entries.segment_scan import Parsed, scan_segments, upper_
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
-from statestore.stores.parts import SegmentedParts
 from statestore.stores.read_forms import ReadForms
-from statestore.stores.readable_store import ReadableStore
+from statestore.stores.readable_store import SegmentedReadableStore
 from statestore.stores.segment_columns import get_segmented, put_segmented, scan_segmented, times_of
 from statestore.stores.supplier import Duration, in_milliseconds
 from statestore.stores.typed_store import TypedStore
@@ -59,28 +58,12 @@ class FoundSessions(NamedTuple):
     held: HeldColumns
 
 
-class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
+class ReadOnlySessionStore(SegmentedReadableStore, Generic[K, A]):
     """Aggregates by key and session, which can only be read.
 
     Sessions that end before the stream time less the retention are not shown. Entries come segment by segment, by the
     end of the session; within one in the order of the serialized keys, then of end and start.
     """
-
-    _parts: SegmentedParts
-
-    def __init__(self, parts: SegmentedParts) -> None:
-        super().__init__(parts)
-        self._segments = parts.segments
-
-    @property
-    def stream_time_ms(self) -> int:
-        """The latest session end that was put; -1 before the first, as far as is known."""
-        return self._segments.stream_time_ms
-
-    @property
-    def first_visible_ms(self) -> int:
-        """The earliest session end that is shown, in milliseconds since the epoch."""
-        return self._segments.first_visible_ms
 
     @property
     def retention_ms(self) -> int:

@@ -28,7 +28,7 @@ from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
 from statestore.stores.parts import SegmentedParts
 from statestore.stores.read_forms import ReadForms
-from statestore.stores.readable_store import ReadableStore
+from statestore.stores.readable_store import SegmentedReadableStore
 from statestore.stores.segment_columns import get_segmented, put_segmented, times_of
 from statestore.stores.supplier import Duration, in_milliseconds
 from statestore.stores.typed_store import TypedStore
@@ -42,14 +42,12 @@ _FETCH = ReadForms("fetch", ("key", "time_ms"), _OF_KEY, _OF_KEYS)
 _BACKWARD_FETCH = ReadForms("backward_fetch", _OF_KEY, _OF_KEYS)
 
 
-class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
+class ReadOnlyWindowStore(SegmentedReadableStore, Generic[K, V]):
     """Values by key and window, which can only be read.
 
     Windows that start before the stream time less the retention are not shown. Entries come segment by segment: within
     one, in the order of the serialized keys and then of time. With duplicates, in the order in which they were put.
     """
-
-    _parts: SegmentedParts
 
     def __init__(self, parts: SegmentedParts) -> None:
         super().__init__(parts)
@@ -57,17 +55,6 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
         assert spec.window_size_ms is not None  # checked when the spec was made
         self._window_size_ms = spec.window_size_ms
         self._retain_duplicates = spec.retain_duplicates
-        self._segments = parts.segments
-
-    @property
-    def stream_time_ms(self) -> int:
-        """The latest window start that was put; -1 before the first, as far as is known."""
-        return self._segments.stream_time_ms
-
-    @property
-    def first_visible_ms(self) -> int:
-        """The earliest window start that is shown, in milliseconds since the epoch."""
-        return self._segments.first_visible_ms
 
     @overload
     def fetch(self, key: K, time_ms: Duration) -> V | None: ...

@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, STDOUT
-from types import TracebackType
 
 from statestore.errors.harness import KafkaBrokerError
 from statestore.testing.jars import SHORT_LIVED_JVM, broker_jars, java_command
@@ -106,9 +105,7 @@ class KafkaBroker:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property

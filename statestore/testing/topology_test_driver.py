@@ -13,7 +13,6 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from statestore.bytestore.kinds.store_spec import StoreSpec, check_store_name
@@ -181,9 +180,7 @@ class TopologyTestDriver(StoreAccess):
     def __enter__(self) -> TopologyTestDriver:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def pipe(self, topic: str, records: Iterator[PipedRecord]) -> None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-BEGIN: Final = "<!-- made by make test-matrix -->"
-END: Final = "<!-- end -->"
+BEGIN, END = "<!-- made by make test-matrix -->", "<!-- end -->"
 SPARK: Final = "Spark"
 NOT_RUN: Final = "not run"
 FAILED: Final = "FAILED"

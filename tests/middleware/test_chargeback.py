@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore import BatchProcessor, Processor, Record, RecordColumns, Serdes, Topology
+from statestore import Processor, Record, Serdes, Topology
 from statestore.errors import ConfigException
 from statestore.errors.middleware import ChainOrderError, TrailRefusedError
 from statestore.format.keys.entry_key import key_at_front
@@ -27,6 +27,7 @@ from statestore.middleware.lineage.chargeback import (
 from statestore.middleware.lineage.trail import TRAIL_HEADER, Entry, PaperTrail, Trail
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.passed_records import in_columns, produced
+from tests.support.processors import PassingColumns
 
 NAMES = st.sampled_from(["ada", "bob", "chen", ""])
 HEADERS = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=5)), max_size=3)
@@ -72,14 +73,6 @@ class Twice(Processor):
             self.context.forward(record)
 
 
-class Columns(BatchProcessor):
-    def init(self, context: Any) -> None:
-        self.context = context
-
-    def process_batch(self, records: RecordColumns) -> None:
-        self.context.forward_batch(records)
-
-
 def topology_of(supplier: Any) -> Topology:
     topology = Topology()
     topology.add_source("in", ["in"], key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
@@ -96,7 +89,7 @@ def usage_in(driver: TopologyTestDriver) -> dict[str, Usage]:
 SENT = st.lists(st.tuples(st.binary(max_size=3), BYTES, st.none() | st.sampled_from(["ada", "bob"])), max_size=6)
 
 
-@pytest.mark.parametrize("supplier", [Twice, Columns])
+@pytest.mark.parametrize("supplier", [Twice, PassingColumns])
 def test_b17_what_a_query_keeps_equals_what_its_topics_hold(supplier: Any) -> None:
     @settings(max_examples=10)  # each opens a RocksDB twice
     @given(SENT)
@@ -138,7 +131,7 @@ def test_b17_more_principals_than_are_kept_are_others_together() -> None:
     }
 
 
-@pytest.mark.parametrize("supplier", [Twice, Columns])
+@pytest.mark.parametrize("supplier", [Twice, PassingColumns])
 def test_b17_totals_of_shards_add_up_also_where_they_come_to_lie_in_one(supplier: Any) -> None:
     entries = []
     for key in (b"a", b"b"):

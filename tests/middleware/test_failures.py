@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 
 from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Topology
-from statestore.errors import (
-    DeserializationError,
-    ProcessorError,
-    SerializationError,
-    TopologyError,
-)
+from statestore.errors import DeserializationError, ProcessorError, SerializationError, TopologyError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.topic_columns import SourceFields, source_batch
 from statestore.interception.failed_record import FailedRecord, FailureStage

@@ -19,16 +19,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore import (
-    Headers,
-    Processor,
-    ProcessorContext,
-    Record,
-    Serdes,
-    Stores,
-    Topology,
-    ValueTimestampHeaders,
-)
+from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
 from statestore.errors import DataException, DeserializationError, SerializationError
 from statestore.errors.middleware import (
     IncompatibleSchemaError,

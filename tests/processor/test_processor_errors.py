@@ -12,23 +12,14 @@ from typing import Any
 
 import pytest
 
-from statestore import (
-    BatchProcessor,
-    Headers,
-    Processor,
-    ProcessorContext,
-    PunctuationType,
-    Record,
-    Serdes,
-    Stores,
-    Topology,
-)
+from statestore import BatchProcessor, Headers, Processor, ProcessorContext, PunctuationType, Record, Serdes, Topology
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.errors import DeserializationError, ProcessorError, SerializationError, TopologyError
 from statestore.errors.readable import user_line, utc_text
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.rehearsal import refuse_empty_classes
 from statestore.processor.task import Task
+from tests.support.driver_topologies import KINDS
 
 TEXT = Serdes.string()
 RECORD = ("in", 2, 7, 5, b"k", b"v", b"")
@@ -63,9 +54,7 @@ def topology(**functions: Callable[..., Any]) -> Topology:
     made.add_source("source", "in", key_serde=TEXT, value_serde=TEXT)
     made.add_processor("p", lambda: Doing(**functions), ["source"])
     made.add_sink("out", "out", ["p"])
-    made.add_state_store(
-        Stores.timestamped_key_value_store_builder(Stores.persistent_timestamped_key_value_store("s"), TEXT, TEXT), "p"
-    )
+    made.add_state_store(KINDS["ts-kv"].persistent("s"), "p")
     return made
 
 
@@ -176,8 +165,9 @@ def test_a_supplier_must_make_a_new_one_each_time() -> None:
 
 def global_topology(**functions: Callable[..., Any]) -> Topology:
     made = topology(process=functions.pop("reads", forward))
-    builder = Stores.key_value_store_builder(Stores.persistent_key_value_store("g"), TEXT, TEXT)
-    made.add_global_store(builder, "gs", "global", "gp", lambda: Doing(**functions), key_serde=TEXT, value_serde=TEXT)
+    made.add_global_store(
+        KINDS["kv"].persistent("g"), "gs", "global", "gp", lambda: Doing(**functions), key_serde=TEXT, value_serde=TEXT
+    )
     return made
 
 

@@ -19,14 +19,7 @@ from statestore.format.values.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.batch_delta import BatchDelta
 from statestore.recovery.commit.changelog import ChangelogRecord, batch_changelog
-from statestore.recovery.commit.delta import (
-    METADATA_KEY,
-    SCHEMA,
-    Delta,
-    DeltaInfo,
-    changelog_records,
-    encode_delta,
-)
+from statestore.recovery.commit.delta import METADATA_KEY, SCHEMA, Delta, DeltaInfo, changelog_records, encode_delta
 from statestore.recovery.location.digests import digest
 from tests.support.arrow_memory import counted_memory
 from tests.support.recovery.shards import TOTALS, stored

@@ -35,14 +35,11 @@ from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.recovery.commit.batch_end import BatchEnd
 from tests.simulation.workload import BATCH_MS, SPECS, Held, Workload, batch_number
 
-WINDOW_MS: Final = 150
-AHEAD_MS: Final = 50
-TIMEOUT_MS: Final = 75
+WINDOW_MS, AHEAD_MS, TIMEOUT_MS = 150, 50, 75
 CLOCKS: Final = ("system", "record")
-_SLICE_BYTES: Final = 256
 _RING: Final = Keyring({"k": HmacKey(bytes(32))}, "k")
 _HANDLING: Final = FailureHandling(refusal=OnFailure.CONTINUE)
-_KINDS: Final = 5
+_SLICE_BYTES, _KINDS = 256, 5
 _TRIES: Final = 12
 """Batches after that of a message in which it may still be sent again."""
 

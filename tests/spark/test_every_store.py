@@ -8,15 +8,7 @@ from typing import Any
 import pytest
 
 from orders import Order, RunningTotal, running_total_topology, seeded_orders
-from statestore import (
-    Headers,
-    ProcessorContext,
-    Record,
-    RecoveryOptions,
-    Stores,
-    Topology,
-    ValueAndTimestamp,
-)
+from statestore import Headers, ProcessorContext, Record, RecoveryOptions, Stores, Topology, ValueAndTimestamp
 from statestore.errors import StoreFormatError, TopologyError
 from tests.support.spark.every_kind import GAP_MS, INT, KEY, WINDOW_MS, EveryKind, every_kind_topology
 from tests.support.spark.queries import OrderQuery

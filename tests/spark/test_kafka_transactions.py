@@ -31,16 +31,7 @@ from statestore.spark.kafka_sink.tasks import SayEnd, parts_of
 from statestore.spark.kafka_sink.transaction import Transaction
 from statestore.testing.faults import FaultJournal
 from statestore.testing.kafka_broker import KafkaBroker, free_ports
-from tests.support.kafka.transactions import (
-    Death,
-    MortalCluster,
-    Query,
-    attempt_batch,
-    rows,
-    seen,
-    values,
-    whole,
-)
+from tests.support.kafka.transactions import Death, MortalCluster, Query, attempt_batch, rows, seen, values, whole
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

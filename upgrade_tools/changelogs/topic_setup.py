@@ -21,8 +21,7 @@ from upgrade_tools.errors import ChangelogError
 
 ADDITIONAL_RETENTION_MS: Final = 24 * 60 * 60 * 1000
 """How much longer than the store the topic keeps: windowstore.changelog.additional.retention.ms of Kafka Streams."""
-_RETENTION: Final = "retention.ms"
-_COMPACTION_LAG: Final = "min.compaction.lag.ms"
+_RETENTION, _COMPACTION_LAG = "retention.ms", "min.compaction.lag.ms"
 
 
 @dataclass(frozen=True)

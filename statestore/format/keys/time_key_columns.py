@@ -9,14 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statestore.format.binary_columns import (
-    Flags,
-    Integers,
-    binary_array,
-    interleave,
-    positions_and_bytes,
-    refuse_row,
-)
+from statestore.format.binary_columns import Flags, Integers, binary_array, interleave, positions_and_bytes, refuse_row
 from statestore.format.keys.due_key import BY_TIME, window_end_key
 from statestore.format.keys.session_key import encode_session_key, split_session_key
 from statestore.format.keys.window_key import split_window_key

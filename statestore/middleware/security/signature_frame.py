@@ -43,9 +43,7 @@ Pairs: TypeAlias = "Sequence[tuple[str, bytes | None]]"
 _DOMAIN: Final = b"statestore signature"
 _VERSION_OF_CHOSEN: Final = 1
 _TOPIC_IS_SIGNED: Final = 1
-_FIRST: Final = struct.Struct(">BBB")
-_TIME_AND_SERIAL: Final = struct.Struct(">qQ")
-_COUNT: Final = struct.Struct(">I")
+_FIRST, _TIME_AND_SERIAL, _COUNT = map(struct.Struct, (">BBB", ">qQ", ">I"))
 
 
 @dataclass(frozen=True)

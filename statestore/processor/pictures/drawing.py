@@ -8,16 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Final, Protocol
+from typing import Protocol
 
-_CHARACTER: Final = 8
-_LINE: Final = 17
-_PADDING: Final = 12
-_GAP: Final = 24
-_BETWEEN_ROWS: Final = 44
-_ROUND: Final = "round"
-_BOX: Final = "box"
-_DASHED: Final = "dashed"
+_CHARACTER, _LINE, _PADDING, _GAP, _BETWEEN_ROWS = 8, 17, 12, 24, 44
+_ROUND, _BOX, _DASHED = "round", "box", "dashed"
 
 
 class DrawnNode(Protocol):

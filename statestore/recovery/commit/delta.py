@@ -21,7 +21,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -69,8 +68,7 @@ _MAX_BATCH_ROWS: Final = 4_096
 """Fewer if they are large: a record batch is held in memory several times while it is encoded or restored."""
 
 
-@dataclass(frozen=True)
-class DeltaInfo:
+class DeltaInfo(NamedTuple):
     """Which shard and version a delta file says it makes."""
 
     state_id: str

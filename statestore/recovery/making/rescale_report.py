@@ -7,11 +7,10 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 _LOG = logging.getLogger(__name__)
-_PROGRESS_EVERY_S: Final = 1.0
-_LOGGED_EVERY_S: Final = 10.0
+_PROGRESS_EVERY_S, _LOGGED_EVERY_S = 1.0, 10.0
 
 
 class RescaleProgress(NamedTuple):

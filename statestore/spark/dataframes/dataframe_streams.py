@@ -25,13 +25,7 @@ from statestore.format.serde import STANDARD_SERDES, Serde
 from statestore.processor.topology import Topology
 from statestore.spark.dataframes.encodings import decode
 from statestore.spark.dataframes.from_records import columns_of
-from statestore.spark.dataframes.to_records import (
-    Columns,
-    RecordOptions,
-    check_record_options,
-    encoding_of,
-    to_records,
-)
+from statestore.spark.dataframes.to_records import Columns, RecordOptions, check_record_options, encoding_of, to_records
 from statestore.spark.spark_versions import arrow_type_of
 from statestore.spark.stateful import stateful
 

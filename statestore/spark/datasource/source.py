@@ -21,17 +21,8 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.spark.checkpoints.checkpoint_pointers import recorded_pointers
 from statestore.spark.checkpoints.source_offsets import read_source_offsets
-from statestore.spark.datasource.change_feed import (
-    CHANGE_FIELDS,
-    ChangeScan,
-    ShardChanges,
-)
-from statestore.spark.datasource.checkpoint_service import (
-    UNREGISTERED,
-    WITH_CONNECT,
-    CheckpointService,
-    Driver,
-)
+from statestore.spark.datasource.change_feed import CHANGE_FIELDS, ChangeScan, ShardChanges
+from statestore.spark.datasource.checkpoint_service import UNREGISTERED, WITH_CONNECT, CheckpointService, Driver
 from statestore.spark.datasource.committed import asked_changes, asked_pointers, asked_store, shards_of_keys, state_in
 from statestore.spark.datasource.options import ReadOptions
 from statestore.spark.datasource.planned_filters import check_filters

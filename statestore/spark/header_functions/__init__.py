@@ -20,13 +20,7 @@ Users import from here. Imports `connect` and `spark.schema`; no other room of `
 from statestore.spark.header_functions.chains import transform_records
 from statestore.spark.header_functions.changes import drop_headers, rename_header, retain_latest, with_header
 from statestore.spark.header_functions.conversion import header_typed, typed_headers
-from statestore.spark.header_functions.lookups import (
-    has_header,
-    header_last,
-    header_names,
-    headers_all,
-    headers_to_map,
-)
+from statestore.spark.header_functions.lookups import has_header, header_last, header_names, headers_all, headers_to_map
 from statestore.spark.header_functions.texts import (
     header_boolean,
     header_date,

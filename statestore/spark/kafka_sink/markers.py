@@ -50,7 +50,14 @@ class MarkerKey:
 
 
 @dataclass(frozen=True)
-class Marker:
+class _MarkerValue:
+    def to_bytes(self) -> bytes:
+        """Return the value of the record."""
+        return json.dumps({"version": _VERSION, **asdict(self)}, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True)
+class Marker(_MarkerValue):
     """The last batch of which a partition was written."""
 
     batch: int
@@ -60,10 +67,6 @@ class Marker:
     """How many the partition had, without the marker."""
     digest: str
     """Of what the batch was made of, OF_PLAN or OF_RECORDS; empty in a marker of version 1."""
-
-    def to_bytes(self) -> bytes:
-        """Return the value of the record."""
-        return json.dumps({"version": _VERSION, **asdict(self)}, separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes | None) -> Marker:
@@ -106,16 +109,12 @@ class Marker:
 
 
 @dataclass(frozen=True)
-class RunMarker:
+class RunMarker(_MarkerValue):
     """The run of a writer that may write; tasks of an earlier one stop where they find it."""
 
     run: str
     partitions: int
     """The most into which a batch was divided, in any run."""
-
-    def to_bytes(self) -> bytes:
-        """Return the value of the record."""
-        return json.dumps({"version": _VERSION, **asdict(self)}, separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes | None) -> RunMarker:

@@ -26,11 +26,8 @@ from statestore.spark.kafka_sink.partition import (
 )
 from statestore.spark.kafka_sink.run import WriterRun
 from statestore.spark.kafka_sink.tasks import BLOB_SCHEMA, WRITTEN_SCHEMA, ForPartition, SayEnd
-from statestore.spark.sessions import is_connect
+from statestore.spark.sessions import BATCH_ID, QUERY_ID, is_connect
 from statestore.spark.shards.schema import HEADERS, check_column_type
-
-_QUERY_ID: Final = "sql.streaming.queryId"
-_BATCH_ID: Final = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class RunningBatch:
     def of(cls, spark: SparkSession) -> RunningBatch | None:
         """Return the batch that this thread is called for; None if it is called for none. Needs a classic session."""
         context: Any = spark.sparkContext
-        query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         if query_id is None or batch_id is None:
             return None
         # Spark has no public way from the session of a batch to its run. All sessions share what runs.

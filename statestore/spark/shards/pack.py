@@ -20,6 +20,7 @@ from statestore.errors.run import FutureTimestampError, InputHeadersError, Inval
 from statestore.format.keys.partitioner import partition_column
 from statestore.format.records.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
 from statestore.spark.query_failure import sentence_first
+from statestore.spark.sessions import BATCH_ID
 from statestore.spark.shards.blobs import (
     BLOB,
     BLOB_BYTES,
@@ -39,7 +40,6 @@ _PACKED = pa.schema([("route", pa.int32()), ("blob", pa.binary())])
 _HELD_LIMIT_BYTES = 64 << 20
 _NO_RECORDS = pa.record_batch([pa.array([], column.type) for column in INPUT], schema=INPUT)
 _LAST_MS = (1 << 63) - 1
-_BATCH_ID = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Pack:
 def _is_start_of_query() -> bool:
     """Whether this is the first task of a query's first batch."""
     context = TaskContext.get()
-    return context is not None and context.partitionId() == 0 and context.getLocalProperty(_BATCH_ID) == "0"
+    return context is not None and context.partitionId() == 0 and context.getLocalProperty(BATCH_ID) == "0"
 
 
 def _row(route: int, blob: bytes) -> pa.RecordBatch:

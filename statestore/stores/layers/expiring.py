@@ -38,8 +38,7 @@ from statestore.stores.supplier import Duration, milliseconds
 
 _LOG = logging.getLogger(__name__)
 
-_DELETED_AT_LEAST: Final = 1_000
-_DELETED_PER_WRITE: Final = 2
+_DELETED_AT_LEAST, _DELETED_PER_WRITE = 1_000, 2
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,7 @@ from statestore.connect.records import ConnectRecord, SourceRecord
 from statestore.connect.transforms.connector_config import PREDICATES, TRANSFORMATIONS
 from statestore.connect.transforms.header_from import HeaderFrom
 from statestore.connect.transforms.transformation import Predicate
-from tests.support.connect.forms import (
-    Json,
-    decode_schema,
-    decode_value,
-    encode_headers,
-    encode_schema,
-    encode_value,
-)
+from tests.support.connect.forms import Json, decode_schema, decode_value, encode_headers, encode_schema, encode_value
 from tests.support.connect.running import error_name
 
 KINDS = {name.rpartition(".")[2]: kind for name, kind in (TRANSFORMATIONS | PREDICATES).items()}

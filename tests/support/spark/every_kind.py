@@ -7,14 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from orders import START_MS
-from statestore import (
-    Processor,
-    ProcessorContext,
-    Record,
-    Serdes,
-    Topology,
-    ValueTimestampHeaders,
-)
+from statestore import Processor, ProcessorContext, Record, Serdes, Topology, ValueTimestampHeaders
 from tests.support.headed_stores import HeadedStores
 from tests.support.sessions import add_to_session
 

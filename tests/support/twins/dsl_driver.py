@@ -24,15 +24,7 @@ from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.java.driver import Step
 from tests.support.java.dsl import DslScenario, files_in_memory
 from tests.support.twins.driver import Run, with_sorted_lists
-from tests.support.twins.dsl_functions import (
-    AGGREGATORS,
-    FLAT_MAPPERS,
-    JOINERS,
-    KEYS,
-    MAPPERS,
-    PREDICATES,
-    REDUCERS,
-)
+from tests.support.twins.dsl_functions import AGGREGATORS, FLAT_MAPPERS, JOINERS, KEYS, MAPPERS, PREDICATES, REDUCERS
 from tests.support.twins.kit import text
 
 SERDES: dict[str, Serde[Any]] = {"string": Serdes.string(), "long": Serdes.int64()}

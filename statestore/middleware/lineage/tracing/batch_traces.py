@@ -44,6 +44,9 @@ class _Processed(NamedTuple):
 class BatchTraces:
     """Makes the spans, of which one may be open: that of the record that is processed."""
 
+    _has_spans = False
+    _processed: _Processed | None = None
+
     def __init__(
         self,
         tracer: ProcessTracer,
@@ -58,8 +61,6 @@ class BatchTraces:
         self._propagation = propagation
         self._context = context
         self._is_current = is_current
-        self._has_spans = False
-        self._processed: _Processed | None = None
 
     def ingest(self, record: IngestedRecord) -> None:
         """Make the span of a record that was read; its headers are changed in place."""

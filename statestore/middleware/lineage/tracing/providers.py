@@ -11,13 +11,7 @@ from statestore.middleware.extras import extra
 
 with extra("tracing"):
     from opentelemetry.semconv.schemas import Schemas
-    from opentelemetry.trace import (
-        NoOpTracerProvider,
-        ProxyTracerProvider,
-        Tracer,
-        TracerProvider,
-        get_tracer_provider,
-    )
+    from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, Tracer, TracerProvider, get_tracer_provider
 
 ProviderFactory: TypeAlias = "Callable[[], TracerProvider]"
 

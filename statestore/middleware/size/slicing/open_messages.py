@@ -34,7 +34,6 @@ _VERSION: Final = 1
 _MESSAGE: Final = struct.Struct(">B?IIIIIQq")
 _INDEX: Final = struct.Struct(">I")
 _POSITION: Final = struct.Struct(">?iq")
-_MOST_RANGES_SHOWN: Final = 10
 
 
 @dataclass(frozen=True)
@@ -250,5 +249,4 @@ def _ranges(numbers: list[int]) -> str:
     starts = [number for before, number in pairwise([-2, *numbers]) if number != before + 1]
     ends = [number for number, after in pairwise([*numbers, -2]) if after != number + 1]
     shown = [str(start) if start == end else f"{start}-{end}" for start, end in zip(starts, ends, strict=True)]
-    more = ["..."] if len(shown) > _MOST_RANGES_SHOWN else []
-    return ", ".join(shown[:_MOST_RANGES_SHOWN] + more)
+    return ", ".join(shown if len(shown) <= 10 else [*shown[:10], "..."])
