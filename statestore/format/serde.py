@@ -171,9 +171,7 @@ class Serdes:
 
     @staticmethod
     def of_topics(
-        name: str,
-        serialize: Callable[[str | None, Any, T], Bytes],
-        deserialize: Callable[[str | None, Any, Bytes], T],
+        name: str, serialize: Callable[[str | None, Any, T], Bytes], deserialize: Callable[[str | None, Any, Bytes], T]
     ) -> Serde[T]:
         """Return a serde of one's own whose functions are passed topic, headers and argument, as Kafka's serializers.
 

@@ -98,12 +98,7 @@ class ProducerRecord(Generic[K, V]):
         )
         return record
 
-    def copy(
-        self,
-        *,
-        headers: Iterable[tuple[str, bytes | None]] | None = None,
-        **fields: Any,
-    ) -> ProducerRecord[K, V]:
+    def copy(self, *, headers: Iterable[tuple[str, bytes | None]] | None = None, **fields: Any) -> ProducerRecord[K, V]:
         """Return a record like this one that can be changed and sent, even if this one was sent.
 
         It has a copy of this record's headers, with those that serialisers added; `headers` are taken instead if given,

@@ -13,13 +13,7 @@ from statestore.format.varint import INT32_MAX, INT32_MIN
 from statestore.headers.record_headers import Header, Headers
 from statestore.kip82.id_header_bytes import IdForm, decode_id_headers, encode_id_headers
 
-__all__ = [
-    "HeaderIds",
-    "from_id_bytes",
-    "from_id_map",
-    "to_id_bytes",
-    "to_id_map",
-]
+__all__ = ["HeaderIds", "from_id_bytes", "from_id_map", "to_id_bytes", "to_id_map"]
 
 
 class HeaderIds:

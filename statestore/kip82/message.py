@@ -18,13 +18,7 @@ from statestore.format.serde import Serde, Serdes
 from statestore.format.values.value_headers import encode_value_headers, split_value_headers
 from statestore.headers.record_headers import Headers
 
-__all__ = [
-    "Message",
-    "for_old_reader",
-    "message_serde",
-    "unwrap",
-    "wrap",
-]
+__all__ = ["Message", "for_old_reader", "message_serde", "unwrap", "wrap"]
 
 _V = TypeVar("_V")
 

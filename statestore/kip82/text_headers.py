@@ -21,16 +21,7 @@ from statestore.errors import FormatError, LossyHeadersError
 from statestore.headers.record_headers import Headers
 from statestore.kip82.avro_text_map import decode_text_map, encode_text_map
 
-__all__ = [
-    "from_avro",
-    "from_json",
-    "from_text_map",
-    "from_url",
-    "to_avro",
-    "to_json",
-    "to_text_map",
-    "to_url",
-]
+__all__ = ["from_avro", "from_json", "from_text_map", "from_url", "to_avro", "to_json", "to_text_map", "to_url"]
 
 _FORM: Final = "a map of texts"
 _QUOTED: Final = re.compile(r"(?:[A-Za-z0-9_.~-]|%[0-9A-Fa-f]{2})*")

@@ -15,9 +15,7 @@ from statestore.errors.readable import shape_of
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ConsumerRecord
 
-__all__ = [
-    "WrappedValueImporter",
-]
+__all__ = ["WrappedValueImporter"]
 
 _K = TypeVar("_K")
 

@@ -265,11 +265,7 @@ class Task:
             if store.metrics is not None:
                 _LOG.info("shard %d: store %s: %s", self.shard, name, store.metrics.values())
         return BatchEnd(
-            self.skipped_records,
-            self._context.stream_time_ms,
-            times_ms,
-            punctuations,
-            self.processor_metadata.changes,
+            self.skipped_records, self._context.stream_time_ms, times_ms, punctuations, self.processor_metadata.changes
         )
 
     def abandon(self) -> None:

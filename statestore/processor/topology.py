@@ -42,12 +42,7 @@ class Topology(NodeGraph):
         """The store that says when entries expire, of each store with a time to live."""
 
     def add_source(
-        self,
-        name: str,
-        topics: str | Sequence[str] | None = None,
-        *,
-        key_serde: Serde[Any],
-        value_serde: Serde[Any],
+        self, name: str, topics: str | Sequence[str] | None = None, *, key_serde: Serde[Any], value_serde: Serde[Any]
     ) -> Topology:
         """Add a source of `topics`; None means every topic that no other source reads."""
         self._check_new(name)

@@ -70,11 +70,7 @@ class RecommendedSettings:
 
 
 def recommended_settings(
-    *,
-    cores: int,
-    memory_bytes: int = _DEFAULT_MEMORY_BYTES,
-    local: bool = True,
-    batch_bytes_max: int | None = None,
+    *, cores: int, memory_bytes: int = _DEFAULT_MEMORY_BYTES, local: bool = True, batch_bytes_max: int | None = None
 ) -> RecommendedSettings:
     """Return settings for a stateful query from Kafka to Kafka, with a reason each.
 

@@ -43,10 +43,7 @@ from statestore.spark.spark_versions import refuse_transform_with_state
 
 _LOG = logging.getLogger(__name__)
 _TRANSFORM = "transform_with_state"
-_DRIVERS = {
-    _TRANSFORM: through_transform_with_state,
-    "apply_in_pandas_with_state": through_apply_in_pandas_with_state,
-}
+_DRIVERS = {_TRANSFORM: through_transform_with_state, "apply_in_pandas_with_state": through_apply_in_pandas_with_state}
 _RETAINED_BATCHES = "spark.sql.streaming.minBatchesToRetain"
 _EXECUTOR_CORES = "spark.executor.cores"
 _TASK_CPUS = "spark.task.cpus"

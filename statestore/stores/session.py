@@ -203,13 +203,7 @@ class ReadOnlySessionStore(SegmentedReadableStore, Generic[K, A]):
         else:
             bounds = (lower, None if upper is None else upper_bound(upper, _GREATEST_SUFFIX))
         entries = scan_segments(
-            self._inner,
-            self._segments,
-            (first_end_ms, MAX_TIME_MS),
-            bounds,
-            split_session_key,
-            wanted,
-            reverse=reverse,
+            self._inner, self._segments, (first_end_ms, MAX_TIME_MS), bounds, split_session_key, wanted, reverse=reverse
         )
         return self._iterate(self._with_sessions(entries))
 

@@ -260,8 +260,7 @@ class DriverState:
             self.logs[name] if self._is_logged(name) else None,
             self.progress.stores.get(name, NO_STREAM_TIME),
             StoreMetrics(
-                clock_ns=lambda: self.context.system_time_ms * 1_000_000,
-                clock_ms=lambda: self.context.system_time_ms,
+                clock_ns=lambda: self.context.system_time_ms * 1_000_000, clock_ms=lambda: self.context.system_time_ms
             ),
         )
 

@@ -30,9 +30,7 @@ from statestore.errors import HarnessError
 from statestore.errors.harness import JarsUnavailableError, JavaNotFoundError
 from statestore.testing.jar_checksums import check_jars, write_record
 
-__all__ = [
-    "connector_jars",
-]
+__all__ = ["connector_jars"]
 
 KAFKA_VERSION = "4.3.1"
 """The version of the broker, and of Kafka Streams."""

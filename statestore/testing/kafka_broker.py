@@ -23,9 +23,7 @@ from subprocess import DEVNULL, PIPE, STDOUT
 from statestore.errors.harness import KafkaBrokerError
 from statestore.testing.jars import SHORT_LIVED_JVM, broker_jars, java_command
 
-__all__ = [
-    "KafkaBroker",
-]
+__all__ = ["KafkaBroker"]
 
 _START_TIMEOUT_S = 120
 _STOP_TIMEOUT_S = 30

@@ -20,11 +20,7 @@ from statestore.format.records.header_columns import HEADERS_TYPE, encode_header
 from statestore.recovery.commit.changelog import ChangelogRecord
 from upgrade_tools.changelogs.cluster import Cluster, LogEnds, TopicSettings, described
 from upgrade_tools.changelogs.logs import LogRecord, PartitionLog
-from upgrade_tools.errors import (
-    ChangelogDamagedError,
-    ChangelogError,
-    KafkaUnavailableError,
-)
+from upgrade_tools.errors import ChangelogDamagedError, ChangelogError, KafkaUnavailableError
 
 _TAKEN_AT_ONCE: Final = 64
 """Messages: the client hands out as many as it is asked for, however large they are."""

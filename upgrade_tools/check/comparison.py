@@ -123,11 +123,7 @@ class Comparison:
         where = self._sides[0].state.path
         if (first.kind, first.window_size_ms) != (second.kind, second.window_size_ms):
             raise StoreFormatError(
-                name,
-                recorded=first.describe(),
-                asked=second.describe(),
-                where=where,
-                remedy="They can't be compared",
+                name, recorded=first.describe(), asked=second.describe(), where=where, remedy="They can't be compared"
             )
         for what, ignored, has in (
             ("headers", self._ignored.headers, (first.format.has_headers, second.format.has_headers)),

@@ -91,8 +91,7 @@ def register(app: typer.Typer) -> None:
 def restore(
     servers: Servers,
     target: Annotated[
-        str,
-        typer.Argument(metavar="TO", help="An empty directory: STATE_DIR/APPLICATION_ID.", callback=o.not_empty),
+        str, typer.Argument(metavar="TO", help="An empty directory: STATE_DIR/APPLICATION_ID.", callback=o.not_empty)
     ],
     application_id: ApplicationId,
     store: Stores,

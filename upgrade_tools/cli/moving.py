@@ -216,13 +216,7 @@ def downgrade_(
     older kind.
     """
     request = of_source.request(
-        source,
-        target,
-        to=to,
-        layout=layout,
-        timestamp_ms=timestamp_ms,
-        shard_by=shard_by.value,
-        dry_run=dry_run,
+        source, target, to=to, layout=layout, timestamp_ms=timestamp_ms, shard_by=shard_by.value, dry_run=dry_run
     )
     _run(request, downgrade, as_json=as_json)
 
@@ -257,10 +251,7 @@ def finish_upgrade_(
 
 
 def _run(
-    request: MigrationRequest,
-    command: Callable[[MigrationRequest, OnProgress], MigrationReport],
-    *,
-    as_json: bool,
+    request: MigrationRequest, command: Callable[[MigrationRequest, OnProgress], MigrationReport], *, as_json: bool
 ) -> None:
     with _progress("reading" if request.dry_run else "migrating and verifying") as on_progress:
         report = command(request, on_progress)

@@ -50,8 +50,7 @@ Where = Annotated[
     ),
 ]
 From = Annotated[
-    str,
-    typer.Argument(metavar="FROM", help="Path or URI of the state location; not changed.", callback=not_empty),
+    str, typer.Argument(metavar="FROM", help="Path or URI of the state location; not changed.", callback=not_empty)
 ]
 To = Annotated[str, typer.Argument(metavar="TO", help="Path or URI of an empty location.", callback=not_empty)]
 StoreOption = Annotated[str | None, typer.Option("--store", help="One store of several.", rich_help_panel=_WHAT)]
@@ -116,10 +115,7 @@ CheckpointOption = Annotated[
 WorkDirOption = Annotated[
     str | None,
     typer.Option(
-        "--work-dir",
-        metavar="DIR",
-        help="Has room for one shard (default: a temporary directory).",
-        callback=not_empty,
+        "--work-dir", metavar="DIR", help="Has room for one shard (default: a temporary directory).", callback=not_empty
     ),
 ]
 ExpiryHeaderOption = Annotated[

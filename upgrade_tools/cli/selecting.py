@@ -35,8 +35,7 @@ TimeFromOption = Annotated[
     ),
 ]
 TimeToOption = Annotated[
-    int | None,
-    typer.Option("--time-to", metavar="MS", help="Not after this time, likewise.", rich_help_panel=_WHICH),
+    int | None, typer.Option("--time-to", metavar="MS", help="Not after this time, likewise.", rich_help_panel=_WHICH)
 ]
 WindowStartOption = Annotated[
     int | None,
@@ -55,8 +54,7 @@ HeaderOption = Annotated[
     ),
 ]
 PartOption = Annotated[
-    int | None,
-    typer.Option("--part", min=0, help="Of this partition or shard alone.", rich_help_panel=_WHICH),
+    int | None, typer.Option("--part", min=0, help="Of this partition or shard alone.", rich_help_panel=_WHICH)
 ]
 LimitOption = Annotated[
     int | None,

@@ -260,10 +260,7 @@ def spec_as(found: FoundStore, kind: StoreType, options: StateOptions, path: str
 
 def _is_or_becomes(kind: StoreType, spec: StoreSpec) -> bool:
     """Return whether a store of this kind is what `spec` says, or can be read as that by an upgrade."""
-    return kind.store_kind is spec.kind and kind.store_format in (
-        spec.format,
-        *older_formats(spec.kind, spec.format),
-    )
+    return kind.store_kind is spec.kind and kind.store_format in (spec.format, *older_formats(spec.kind, spec.format))
 
 
 def refuse_other_than_recorded(recorded: StoreSpec, asked: StoreSpec, path: str) -> None:

@@ -60,10 +60,7 @@ def refuse_other_kind(recorded: StoreSpec, spec: StoreSpec, where: Path, name: s
     An older format is no obstacle where it may be upgraded: see `refuse_skipped_step`. The retention may change; names
     are not compared, so a directory may be given to a store of another name.
     """
-    if _layout(recorded) == _layout(spec) and recorded.format in (
-        spec.format,
-        *older_formats(spec.kind, spec.format),
-    ):
+    if _layout(recorded) == _layout(spec) and recorded.format in (spec.format, *older_formats(spec.kind, spec.format)):
         refuse_skipped_step(recorded.format, spec, str(where), name)
         return
     remedy = "Open it as what is recorded, or delete the local state and restore the store from its changelog"

@@ -39,11 +39,7 @@ def stored_columns(
         return stored, pa.nulls(len(stored), pa.int64()), pa.nulls(len(stored), pa.binary())
     parts = [(None, None, None) if each is None else split_stored(store_format, each) for each in stored.to_pylist()]
     values, timestamps_ms, header_bytes = zip(*parts, strict=True) if parts else ((), (), ())
-    return (
-        pa.array(values, pa.binary()),
-        pa.array(timestamps_ms, pa.int64()),
-        pa.array(header_bytes, pa.binary()),
-    )
+    return (pa.array(values, pa.binary()), pa.array(timestamps_ms, pa.int64()), pa.array(header_bytes, pa.binary()))
 
 
 class StoredEntry(NamedTuple):

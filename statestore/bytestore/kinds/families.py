@@ -25,14 +25,8 @@ _KEY_VALUE: Final = {
 FAMILIES: Final[dict[StoreKind, dict[StoreFormat, str]]] = {
     StoreKind.KEY_VALUE: _KEY_VALUE,
     StoreKind.WINDOW: _KEY_VALUE,
-    StoreKind.SESSION: {
-        StoreFormat.PLAIN: DEFAULT_FAMILY,
-        StoreFormat.WITH_HEADERS: "sessionKeyValueWithHeaders",
-    },
-    StoreKind.VERSIONED: {
-        StoreFormat.PLAIN: DEFAULT_FAMILY,
-        StoreFormat.WITH_HEADERS: "versionedKeyValueWithHeaders",
-    },
+    StoreKind.SESSION: {StoreFormat.PLAIN: DEFAULT_FAMILY, StoreFormat.WITH_HEADERS: "sessionKeyValueWithHeaders"},
+    StoreKind.VERSIONED: {StoreFormat.PLAIN: DEFAULT_FAMILY, StoreFormat.WITH_HEADERS: "versionedKeyValueWithHeaders"},
 }
 
 

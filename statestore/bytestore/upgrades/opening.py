@@ -90,12 +90,7 @@ def _older_families(
 
 
 def refuse_downgrade(
-    present: Collection[str],
-    spec: StoreSpec,
-    family_name: FamilyName,
-    where: str,
-    name: str,
-    remedy: str | None = None,
+    present: Collection[str], spec: StoreSpec, family_name: FamilyName, where: str, name: str, remedy: str | None = None
 ) -> None:
     """Raise StoreFormatError if one of the families in `present` is that of a newer format than `spec` has."""
     for newer in FAMILIES[spec.kind]:

@@ -59,11 +59,7 @@ def session_times(keys: pa.BinaryArray) -> tuple[Integers, Integers]:
     Raises FormatError for a key that `split_session_key` would refuse.
     """
     suffixes = _suffixes(keys, _SESSION_SUFFIX, split_session_key)
-    _refuse(
-        (suffixes["start_ms"] < 0) | (suffixes["start_ms"] > suffixes["end_ms"]),
-        keys,
-        split_session_key,
-    )
+    _refuse((suffixes["start_ms"] < 0) | (suffixes["start_ms"] > suffixes["end_ms"]), keys, split_session_key)
     return suffixes["start_ms"].astype(np.int64), suffixes["end_ms"].astype(np.int64)
 
 

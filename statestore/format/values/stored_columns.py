@@ -86,9 +86,7 @@ def _refuse_null(column: pa.Array, needed: Flags, what: str) -> None:
         raise FormatError(f"row {int(np.argmax(missing))}: {what}", "is null, but the value is not")
 
 
-def split_columns(
-    stored: pa.BinaryArray | pa.ChunkedArray,
-) -> tuple[pa.BinaryArray, pa.Int64Array, pa.BinaryArray]:
+def split_columns(stored: pa.BinaryArray | pa.ChunkedArray) -> tuple[pa.BinaryArray, pa.Int64Array, pa.BinaryArray]:
     """Return values, timestamps in ms and header bytes; a null row is null in all three. Headers are not parsed.
 
     Raises TypeError if the column is not binary, and what `split_value_timestamp_headers` raises for the first row that

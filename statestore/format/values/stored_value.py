@@ -95,11 +95,7 @@ def upgrade_between(older: StoreFormat, newer: StoreFormat) -> Callable[[bytes |
 
 
 def restore_stored(
-    written_as: StoreFormat,
-    restored_as: StoreFormat,
-    value: bytes | None,
-    timestamp_ms: int,
-    header_bytes: bytes,
+    written_as: StoreFormat, restored_as: StoreFormat, value: bytes | None, timestamp_ms: int, header_bytes: bytes
 ) -> bytes | None:
     """Return what a changelog record of a store of one format is in a store of another; None for a value of None.
 

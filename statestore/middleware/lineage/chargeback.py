@@ -23,14 +23,7 @@ from statestore.stores.stores import Stores
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on
 
-__all__ = [
-    "NOBODY",
-    "OTHERS",
-    "USAGE_STORE",
-    "Chargeback",
-    "read_usage",
-    "usage_of",
-]
+__all__ = ["NOBODY", "OTHERS", "USAGE_STORE", "Chargeback", "read_usage", "usage_of"]
 
 USAGE_STORE: Final = "chargeback-usage"
 """The store that totals are in."""

@@ -33,12 +33,7 @@ from statestore.middleware.properties import made_of
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on
 
-__all__ = [
-    "TRAIL_HEADER",
-    "Entry",
-    "PaperTrail",
-    "read_trail",
-]
+__all__ = ["TRAIL_HEADER", "Entry", "PaperTrail", "read_trail"]
 
 MAX_ENTRIES: Final = 64
 """How many entries a trail can have."""

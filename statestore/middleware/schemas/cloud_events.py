@@ -37,12 +37,7 @@ if TYPE_CHECKING:
     from cloudevents.core.v1.event import CloudEvent
     from typing_extensions import Self
 
-__all__ = [
-    "CloudEvents",
-    "content_id",
-    "event_of",
-    "record_of",
-]
+__all__ = ["CloudEvents", "content_id", "event_of", "record_of"]
 
 CE_PREFIX: Final = "ce_"
 """What the names of headers with attributes begin with."""

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 
     from statestore.headers.record_headers import Headers
 
-__all__ = [
-    "CONTENT_TYPE",
-    "Format",
-    "polyglot_serde",
-]
+__all__ = ["CONTENT_TYPE", "Format", "polyglot_serde"]
 
 _LARGEST_BYTES: Final = 16 << 20
 _CODECS: Final = {

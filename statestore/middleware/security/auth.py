@@ -479,12 +479,7 @@ class Authorization(Interceptor):
     }
 
     def __init__(
-        self,
-        policy: Policy,
-        *,
-        authenticated: bool = True,
-        audit_topic: str | None = None,
-        action: str = "write",
+        self, policy: Policy, *, authenticated: bool = True, audit_topic: str | None = None, action: str = "write"
     ) -> None:
         """Raise TypeError for a policy that can't be called."""
         if not callable(policy):

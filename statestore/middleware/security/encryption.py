@@ -31,12 +31,7 @@ from statestore.middleware.security.serde_cipher import SerdeCipher
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = [
-    "Encryption",
-    "HeaderEncryption",
-    "encrypted_serde",
-    "open_header",
-]
+__all__ = ["Encryption", "HeaderEncryption", "encrypted_serde", "open_header"]
 
 _T = TypeVar("_T")
 

@@ -22,14 +22,7 @@ with extra("signing"):  # or "encryption": both bring it
     from cryptography.hazmat.primitives.asymmetric import ed25519
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = [
-    "AesKey",
-    "Ed25519PrivateKey",
-    "Ed25519PublicKey",
-    "HmacKey",
-    "Key",
-    "Keyring",
-]
+__all__ = ["AesKey", "Ed25519PrivateKey", "Ed25519PublicKey", "HmacKey", "Key", "Keyring"]
 
 SECRET_BYTES_MIN: Final = 32
 """How long the secret of an HmacKey must be: as long as a SHA-256, as RFC 2104 has it."""

@@ -244,13 +244,7 @@ class Signing(KeyedInterceptor):
         return data + signer.sign(signed_bytes(head, data, topic, key, value, headers, own=self._header))
 
     def _is_good(
-        self,
-        frame: bytes | None,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Pairs,
-        timestamp_ms: int,
+        self, frame: bytes | None, topic: str, key: bytes | None, value: bytes | None, headers: Pairs, timestamp_ms: int
     ) -> bool:
         """Return whether there is a signature, which is good then. Raises SignatureRefusedError, UnknownKeyIdError."""
         if frame is None:

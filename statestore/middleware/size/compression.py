@@ -38,12 +38,7 @@ if TYPE_CHECKING:
     import zstandard
     from typing_extensions import Self
 
-__all__ = [
-    "COMPRESSION_HEADER",
-    "Compression",
-    "ContentTypes",
-    "train_dictionary",
-]
+__all__ = ["COMPRESSION_HEADER", "Compression", "ContentTypes", "train_dictionary"]
 
 COMPRESSION_HEADER: Final = "COMPRESSION"
 """The header that says how a value is compressed."""

@@ -26,9 +26,7 @@ from statestore.format.json_fields import MALFORMED
 from statestore.format.varint import INT32_MAX, INT32_MIN
 from statestore.kip82.id_headers import HeaderIds
 
-__all__ = [
-    "HeaderRegistry",
-]
+__all__ = ["HeaderRegistry"]
 
 _FORMAT: Final = 1
 _MAX_BYTES: Final = 16 << 20

@@ -140,12 +140,7 @@ class NewState:
 
     @classmethod
     def resume(
-        cls,
-        location: DurableLocation,
-        metadata: StateMetadata,
-        request: str,
-        *,
-        work_dir: str | None = None,
+        cls, location: DurableLocation, metadata: StateMetadata, request: str, *, work_dir: str | None = None
     ) -> NewState | None:
         """Go on with what was claimed for the same request and is no state yet; None if nothing was.
 

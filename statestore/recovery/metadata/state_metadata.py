@@ -348,11 +348,7 @@ def _check_stores(location: DurableLocation, recorded: StateMetadata, asked: Sta
                     f"--store {now.name} --pointers FILE` makes of it"
                 )
             raise StoreFormatError(
-                spec.name,
-                recorded=spec.describe(),
-                asked=now.describe(),
-                where=str(location),
-                remedy=remedy,
+                spec.name, recorded=spec.describe(), asked=now.describe(), where=str(location), remedy=remedy
             )
         refuse_skipped_step(spec.format, now, str(location), spec.name)
 

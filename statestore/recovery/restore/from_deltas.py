@@ -173,11 +173,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def replay_versions(
-    spec: StoreSpec,
-    store: ByteStore,
-    written_as: StoreFormat,
-    stream_time_ms: int,
-    records: Iterable[ChangelogRecord],
+    spec: StoreSpec, store: ByteStore, written_as: StoreFormat, stream_time_ms: int, records: Iterable[ChangelogRecord]
 ) -> int:
     """Put versions as they were put when they were logged; return the store's stream time after them."""
     pending = WriteSet(store)

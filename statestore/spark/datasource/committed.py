@@ -42,11 +42,7 @@ def asked_store(metadata: StateMetadata, store: str | None) -> StoreSpec:
 
 
 def asked_pointers(
-    location: DurableLocation,
-    metadata: StateMetadata,
-    options: ReadOptions,
-    driver: Driver,
-    dataframe: str,
+    location: DurableLocation, metadata: StateMetadata, options: ReadOptions, driver: Driver, dataframe: str
 ) -> list[CommitPointer]:
     """Return the commit pointer of each shard; without a batch, of the last one when `dataframe` was first planned.
 
@@ -70,11 +66,7 @@ def asked_pointers(
 
 
 def asked_changes(
-    location: DurableLocation,
-    metadata: StateMetadata,
-    options: ReadOptions,
-    driver: Driver,
-    dataframe: str,
+    location: DurableLocation, metadata: StateMetadata, options: ReadOptions, driver: Driver, dataframe: str
 ) -> list[ShardChanges]:
     """Return the changes of each shard that options of a change feed ask for.
 

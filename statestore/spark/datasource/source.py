@@ -175,14 +175,7 @@ class StoreReader(DataSourceReader):
 class FilteringStoreReader(StoreReader):
     """Reads a store, and of it only what Spark's filters ask for, applied exactly as Spark would."""
 
-    def __init__(
-        self,
-        scan: StoreScan,
-        pointers: list[CommitPointer],
-        *,
-        trust_keys: bool,
-        dataframe: str,
-    ) -> None:
+    def __init__(self, scan: StoreScan, pointers: list[CommitPointer], *, trust_keys: bool, dataframe: str) -> None:
         super().__init__(scan, pointers)
         self._trust_keys = trust_keys
         self._dataframe = dataframe

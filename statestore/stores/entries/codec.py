@@ -239,9 +239,7 @@ def _aggregation_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
 
 
 def _headers_to_both(
-    serdes: StateSerdes[Any, Any],
-    value_in: Callable[[Any], Any],
-    join: Callable[[bytes, Any, bytes], bytes | None],
+    serdes: StateSerdes[Any, Any], value_in: Callable[[Any], Any], join: Callable[[bytes, Any, bytes], bytes | None]
 ) -> EncodeWithKey:
     """Return what has key and value serialized with the holder's headers, in Kafka's order: the key comes first.
 

@@ -14,8 +14,4 @@ from statestore.middleware.lineage.changing_headers import TRACEPARENT
 from statestore.middleware.lineage.tracing.interceptor import Tracing
 from statestore.middleware.lineage.tracing.w3c import link_traces
 
-__all__ = [
-    "TRACEPARENT",
-    "Tracing",
-    "link_traces",
-]
+__all__ = ["TRACEPARENT", "Tracing", "link_traces"]
