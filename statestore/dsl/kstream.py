@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from statestore.dsl.aggregates.grouped_stream import KGroupedStream
@@ -22,6 +23,7 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.deduplicating import (
     ColumnIdentity,
     Deduplicating,
+    DeduplicationPlan,
     Identity,
     OfColumns,
     OfFunction,
@@ -69,23 +71,23 @@ class KStream(Staged):
 
     def filter(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
         """Return the records for which a predicate of key and value is true."""
-        return self._step("KSTREAM-FILTER-", name, Stateless(filtered, predicate), self._value_serde)
+        return self._step("KSTREAM-FILTER-", name, partial(Stateless, filtered, predicate), self._value_serde)
 
     def filter_not(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
         """Return the records for which a predicate of key and value is false."""
-        return self._step("KSTREAM-FILTER-", name, Stateless(filtered_out, predicate), self._value_serde)
+        return self._step("KSTREAM-FILTER-", name, partial(Stateless, filtered_out, predicate), self._value_serde)
 
     def map_values(
         self, mapper: Callable[[Any], Any], *, value_serde: Serde[Any] | None = None, name: str | None = None
     ) -> KStream:
         """Return the records with other values; a `value_serde` of None is not known."""
-        return self._step("KSTREAM-MAPVALUES-", name, Stateless(with_value, mapper), value_serde)
+        return self._step("KSTREAM-MAPVALUES-", name, partial(Stateless, with_value, mapper), value_serde)
 
     def flat_map_values(
         self, mapper: Callable[[Any], Iterable[Any]], *, value_serde: Serde[Any] | None = None, name: str | None = None
     ) -> KStream:
         """Return a record for each of the values that a function makes of one."""
-        return self._step("KSTREAM-FLATMAPVALUES-", name, Stateless(with_values, mapper), value_serde)
+        return self._step("KSTREAM-FLATMAPVALUES-", name, partial(Stateless, with_values, mapper), value_serde)
 
     def map(
         self,
@@ -97,7 +99,12 @@ class KStream(Staged):
     ) -> KStream:
         """Return the records with other keys and values. What comes after must not need state, as with `select_key`."""
         return self._step(
-            "KSTREAM-MAP-", name, Stateless(with_key_and_value, mapper), value_serde, key_serde, is_rekeyed=True
+            "KSTREAM-MAP-",
+            name,
+            partial(Stateless, with_key_and_value, mapper),
+            value_serde,
+            key_serde,
+            is_rekeyed=True,
         )
 
     def select_key(
@@ -109,12 +116,17 @@ class KStream(Staged):
         raise TopologyError. Give the DataFrame the key to group by, before stateful().
         """
         return self._step(
-            "KSTREAM-KEY-SELECT-", name, Stateless(with_key, mapper), self._value_serde, key_serde, is_rekeyed=True
+            "KSTREAM-KEY-SELECT-",
+            name,
+            partial(Stateless, with_key, mapper),
+            self._value_serde,
+            key_serde,
+            is_rekeyed=True,
         )
 
     def peek(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> KStream:
         """Return the same records, each shown to a function of key and value on its way."""
-        return self._step("KSTREAM-PEEK-", name, Stateless(peeked, action), self._value_serde)
+        return self._step("KSTREAM-PEEK-", name, partial(Stateless, peeked, action), self._value_serde)
 
     def merge(self, other: KStream, *, name: str | None = None) -> KStream:
         """Return the records of both streams, in the order in which they are processed."""
@@ -161,14 +173,15 @@ class KStream(Staged):
                 f"it is not known how the keys of {node!r} are written: give it Materialized.with_key_serde(...)"
             )
         identity = self._identity(node, by)
-        plan = Deduplicating(store, keys, within_ms, grace_ms, identity)
+        plan = DeduplicationPlan(store, keys, within_ms, grace_ms, identity)
         builder = keyed_state_store(
             store, Serdes.bytes(), ttl=plan.lifetime_ms, ttl_clock="event", persistent=asked.is_persistent
         )
         in_columns = self._in_columns and keys.columns is not None and isinstance(identity, ColumnIdentity)
 
         def supplier() -> ProcessorSupplier:
-            return DeduplicatingColumns(plan) if in_columns and not graph.goes_by_record(node) else plan
+            by_columns = in_columns and not graph.goes_by_record(node)
+            return partial(DeduplicatingColumns if by_columns else Deduplicating, plan)
 
         entry_keys = {store: StateKind.MAP.value}
         graph.add(GraphNode(node, (self._node,), supplier, lambda: (builder,), entry_keys=entry_keys))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
@@ -18,7 +19,7 @@ from statestore.dsl.processors.stateless import (
     new_value,
     with_value,
 )
-from statestore.dsl.processors.suppressing import Suppressing
+from statestore.dsl.processors.suppressing import SuppressPlan
 from statestore.dsl.processors.suppression_buffer import BufferPlan
 from statestore.dsl.processors.table_views import TableView
 from statestore.dsl.stream_graph import GraphNode, Stage, Staged
@@ -107,8 +108,8 @@ class KTable(Staged, Generic[Stream]):
             )
         buffer = BufferPlan(store, self._key_serde, self._value_serde)
         wait_ms = windows[0].grace_ms if suppressed.limit_ms is None else suppressed.limit_ms
-        suppressing = Suppressing(buffer, suppressed.buffer, wait_ms, suppressed.limit_ms is None)
-        plan = SuppressedTable(self._plan, suppressing)
+        held_back = SuppressPlan(buffer, suppressed.buffer, wait_ms, suppressed.limit_ms is None)
+        plan = SuppressedTable(self._plan, held_back)
         graph.add(
             GraphNode(
                 node,
@@ -123,7 +124,7 @@ class KTable(Staged, Generic[Stream]):
 
     def to_stream(self, *, name: str | None = None) -> Stream:
         """Return the changes as a stream: each new value, and None for a key that is gone."""
-        step = Stateless(with_value, new_value)
+        step = partial(Stateless, with_value, new_value)
         return self._stream("KTABLE-TOSTREAM-", name, step, self._value_serde, in_columns=NewValueColumns)
 
     def changes(self, *, value_serde: Serde[Any] | None = None, name: str | None = None) -> Stream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from statestore.dsl.kstream import KStream
@@ -10,7 +11,7 @@ from statestore.dsl.ktable import GlobalKTable, KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.changes_out import ChangesPlan
 from statestore.dsl.processors.table_views import StoreView
-from statestore.dsl.processors.tables import ReadingTable, TableStorePlan
+from statestore.dsl.processors.tables import ReadingTable, TableProcessorPlan, TableStorePlan
 from statestore.dsl.stream_graph import GraphNode, Stage, StreamGraph
 from statestore.dsl.table_plans import SourceTable
 from statestore.errors import TopologyError
@@ -95,7 +96,9 @@ class StreamsBuilder:
         source = graph.new_name(_STREAM_SOURCE, None if name is None else f"{name}-source")
         node = graph.new_name(_TABLE_SOURCE, name)
         builder = kept.key_value_builder()
-        reading = ReadingTable(TableStorePlan(builder.name, builder.key_serde), ChangesPlan())
+        reading = partial(
+            ReadingTable, TableProcessorPlan(TableStorePlan(builder.name, builder.key_serde), ChangesPlan())
+        )
         graph.add_step(
             source,
             lambda topology: topology.add_global_store(

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.changes_out import ChangesPlan
-from statestore.dsl.processors.suppressing import SuppressedView, Suppressing
+from statestore.dsl.processors.suppressing import SuppressedView, Suppressing, SuppressPlan
 from statestore.dsl.processors.table_views import (
     ComputedView,
     SessionView,
@@ -20,7 +21,13 @@ from statestore.dsl.processors.table_views import (
     VersionedView,
     WindowView,
 )
-from statestore.dsl.processors.tables import ComputingTable, ReadingTable, TableStorePlan
+from statestore.dsl.processors.tables import (
+    ComputedTablePlan,
+    ComputingTable,
+    ReadingTable,
+    TableProcessorPlan,
+    TableStorePlan,
+)
 from statestore.errors import TopologyError
 from statestore.format.serde import Serde
 from statestore.processor.processor import ProcessorSupplier
@@ -144,7 +151,7 @@ class SourceTable(KeyedTable):
 
     def supplier(self) -> ProcessorSupplier:
         """Return what makes the processor."""
-        return ReadingTable(self._store(), self._changes())
+        return partial(ReadingTable, TableProcessorPlan(self._store(), self._changes()))
 
     def view(self) -> TableView:
         """Have the table kept, and return what reads its store."""
@@ -181,7 +188,8 @@ class ComputedTable(KeyedTable):
         """Return what makes the processor."""
         # Of a versioned table each version counts, also one that says what the last one said.
         leaves_out_nothing = self._leaves_out_nothing and not self._of.is_versioned
-        return ComputingTable(self._store(), self._changes(), self._function, leaves_out_nothing)
+        plan = ComputedTablePlan(self._store(), self._changes(), self._function, leaves_out_nothing)
+        return partial(ComputingTable, plan)
 
     def view(self) -> TableView:
         """Return what reads its store, or computes."""
@@ -201,10 +209,10 @@ class ComputedTable(KeyedTable):
 class SuppressedTable(TablePlan):
     """A table whose changes are held back."""
 
-    def __init__(self, of: TablePlan, suppressing: Suppressing) -> None:
+    def __init__(self, of: TablePlan, held_back: SuppressPlan) -> None:
         super().__init__()
         self._of = of
-        self._suppressing = suppressing
+        self._held_back = held_back
         # What a key was before it was held back can be told by nobody else.
         of.send_old_values(even_unkept=True)
 
@@ -212,18 +220,18 @@ class SuppressedTable(TablePlan):
         """Return what makes the processor. Raises TopologyError for changes that are versions, as in Kafka."""
         if self._of.sends_versions:
             raise TopologyError(
-                f"suppress() with the store {self._suppressing.buffer.store!r} is of a versioned table, whose changes "
+                f"suppress() with the store {self._held_back.buffer.store!r} is of a versioned table, whose changes "
                 "may be older than those that are held back: have the table kept without versions"
             )
-        return self._suppressing
+        return partial(Suppressing, self._held_back)
 
     def stores(self) -> Sequence[StoreBuilder[Any]]:
         """Return the store of what is held back."""
-        return self._suppressing.buffer.builders()[:1]
+        return self._held_back.buffer.builders()[:1]
 
     def view(self) -> TableView:
         """Return what reads what is held back, and the table above."""
-        of, buffer = self._of.view(), self._suppressing.buffer
+        of, buffer = self._of.view(), self._held_back.buffer
         return SuppressedView((buffer.store, *of.stores), of, buffer)
 
     def _can_send_old(self, *, even_unkept: bool) -> bool:

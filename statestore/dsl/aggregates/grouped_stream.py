@@ -6,6 +6,7 @@ Source: Kafka Streams' KGroupedStream, TimeWindowedKStream and SessionWindowedKS
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from statestore.dsl.aggregates.aggregable_stream import AGGREGATE, AggregableStream, ReducibleStream
@@ -19,7 +20,7 @@ from statestore.dsl.processors.windows.final_windows import store_of_ends
 from statestore.dsl.processors.windows.session_aggregating import SessionAggregating
 from statestore.dsl.processors.windows.session_aggregating_columns import SessionAggregatingColumns
 from statestore.dsl.processors.windows.sliding_aggregating import SlidingAggregating
-from statestore.dsl.processors.windows.windowed_aggregating import WindowedAggregating
+from statestore.dsl.processors.windows.windowed_aggregating import WindowedAggregating, WindowedPlan
 from statestore.dsl.processors.windows.windowed_aggregating_columns import WindowedAggregatingColumns
 from statestore.dsl.stream_graph import Stage, TableWindows
 from statestore.dsl.suppressed import EmitStrategy
@@ -95,9 +96,11 @@ class TimeWindowedKStream(_WindowedStream[Stream], AggregableStream[Stream]):
     def _supplier(self, plan: AggregatePlan, columns: ColumnAggregation | None, table: KeptTable) -> ProcessorSupplier:
         windows, is_final = self._windows, self._strategy.is_final
         if isinstance(windows, SlidingWindows):
-            return SlidingAggregating(plan, windows, is_final, table.late_child)
-        asked = WindowedAggregating(plan, windows, is_final, table.late_child)
-        return asked if columns is None else WindowedAggregatingColumns(asked, columns)
+            return partial(SlidingAggregating, WindowedPlan(plan, windows, is_final, table.late_child))
+        asked = WindowedPlan(plan, windows, is_final, table.late_child)
+        if columns is None:
+            return partial(WindowedAggregating, asked)
+        return partial(WindowedAggregatingColumns, asked, columns)
 
     def _can_take_columns(self) -> bool:
         return isinstance(self._windows, TimeWindows)
@@ -148,8 +151,10 @@ class SessionWindowedKStream(_WindowedStream[Stream]):
         return TableWindows.of_sessions(self._windows.grace_ms + self._windows.inactivity_gap_ms)
 
     def _supplier(self, plan: AggregatePlan, columns: ColumnAggregation | None, table: KeptTable) -> ProcessorSupplier:
-        asked = SessionAggregating(plan, self._windows, self._strategy.is_final, table.late_child)
-        return asked if columns is None else SessionAggregatingColumns(asked, columns)
+        asked = WindowedPlan(plan, self._windows, self._strategy.is_final, table.late_child)
+        if columns is None:
+            return partial(SessionAggregating, asked)
+        return partial(SessionAggregatingColumns, asked, columns)
 
 
 class KGroupedStream(AggregableStream[Stream]):
@@ -179,4 +184,4 @@ class KGroupedStream(AggregableStream[Stream]):
         return KTable(Stage(self._graph, node, kept.key_serde, kept.value_serde, in_columns), plan)
 
     def _supplier(self, plan: AggregatePlan, columns: ColumnAggregation | None, table: KeptTable) -> ProcessorSupplier:
-        return Aggregating(plan) if columns is None else AggregatingColumns(plan, columns)
+        return partial(Aggregating, plan) if columns is None else partial(AggregatingColumns, plan, columns)

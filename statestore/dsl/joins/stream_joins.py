@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple
 
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
@@ -15,8 +16,19 @@ from statestore.dsl.join_serdes import (
 from statestore.dsl.joins.joined import Joined, StreamJoined
 from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.stateless import PassThrough
-from statestore.dsl.processors.stream_stream_joining import KeepingWindow, StreamJoin, StreamSideJoining
-from statestore.dsl.processors.stream_table_joining import StreamBufferPlan, StreamTableJoining
+from statestore.dsl.processors.stream_stream_joining import (
+    KeepingWindow,
+    KeptSide,
+    StreamJoin,
+    StreamSideJoining,
+    StreamSidePlan,
+)
+from statestore.dsl.processors.stream_table_joining import (
+    BufferedStreamTableJoining,
+    StreamBufferPlan,
+    StreamTableJoining,
+    StreamTablePlan,
+)
 from statestore.dsl.processors.table_views import TableView
 from statestore.dsl.stream_graph import GraphNode, Stage, StreamGraph
 from statestore.dsl.table_plans import TablePlan
@@ -119,7 +131,8 @@ def add_table_join(
 
     def supplier() -> ProcessorSupplier:
         _require_history(node, plan, joined.grace_ms)
-        return StreamTableJoining(view, joiner, policy, kind.keeps_left, buffer=buffer)
+        joins = StreamTablePlan(view, joiner, policy, kind.keeps_left, buffer=buffer)
+        return partial(StreamTableJoining if buffer is None else BufferedStreamTableJoining, joins)
 
     graph.add(GraphNode(node, (stream.node,), supplier, lambda: stores, lambda: view.stores, entry_keys=entry_keys))
     return node
@@ -137,7 +150,7 @@ def add_global_table_join(
     """Add the join of a stream with a global table, and return its node."""
     require_one_program(stream, table)
     node = stream.graph.new_name(_LEFT_JOIN, options.name)  # Kafka's name for inner joins, too
-    joining = StreamTableJoining(view, joiner, options.policy, kind.keeps_left, key_selector)
+    joining = partial(StreamTableJoining, StreamTablePlan(view, joiner, options.policy, kind.keeps_left, key_selector))
     stream.graph.add(GraphNode(node, (stream.node,), lambda: joining))
     return node
 
@@ -183,12 +196,12 @@ def add_stream_join(
         # Values are taken apart by who sends them on: most are looked at before, and left there.
         waiting = waiting_key_serde(key_serde), Serdes.bytes()
         shared = (_key_value_builder(names.waiting_store, *waiting, is_persistent=joined.is_persistent),)
-    keeps_left = KeepingWindow(names.left_store, key_serde, _retention_ms(windows))
-    keeps_right = KeepingWindow(names.right_store, key_serde, _retention_ms(windows))
+    keeps_left = partial(KeepingWindow, KeptSide(names.left_store, key_serde, _retention_ms(windows)))
+    keeps_right = partial(KeepingWindow, KeptSide(names.right_store, key_serde, _retention_ms(windows)))
     graph.add(_node(names.left_window, left.node, keeps_left, left_builder))
     graph.add(_node(names.right_window, right.node, keeps_right, right_builder))
-    joins_left = StreamSideJoining(join, is_left=True, sends_unmatched=kind.keeps_left)
-    joins_right = StreamSideJoining(join, is_left=False, sends_unmatched=kind.keeps_right)
+    joins_left = partial(StreamSideJoining, StreamSidePlan(join, is_left=True, sends_unmatched=kind.keeps_left))
+    joins_right = partial(StreamSideJoining, StreamSidePlan(join, is_left=False, sends_unmatched=kind.keeps_right))
     graph.add(_node(names.join_left, names.left_window, joins_left, right_builder, waiting=shared))
     graph.add(_node(names.join_right, names.right_window, joins_right, left_builder, waiting=shared))
     graph.add(GraphNode(names.merge, (names.join_left, names.join_right), lambda: PassThrough))

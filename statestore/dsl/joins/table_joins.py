@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.joins.stream_joins import JoinKind, require_joinable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.joining import Joiner
-from statestore.dsl.processors.table_table_joining import JoinedView, MergingTable, TableJoin, TableSideJoining
+from statestore.dsl.processors.table_table_joining import (
+    JoinedView,
+    MergingTable,
+    TableJoin,
+    TableSideJoining,
+    TableSidePlan,
+)
 from statestore.dsl.processors.table_views import TableView
+from statestore.dsl.processors.tables import TableProcessorPlan
 from statestore.dsl.stream_graph import GraphNode, Stage
 from statestore.dsl.table_plans import KeyedTable, TablePlan
 from statestore.processor.processor import ProcessorSupplier
@@ -36,13 +44,14 @@ class JoinedTable(KeyedTable):
 
     def supplier(self) -> ProcessorSupplier:
         """Return what makes the processor that both sides send to."""
-        return MergingTable(self._store(), self._changes())
+        return partial(MergingTable, TableProcessorPlan(self._store(), self._changes()))
 
     def side_supplier(self, *, is_left: bool) -> ProcessorSupplier:
         """Return what makes the processor of one side."""
         left_view, right_view = self._views
         this, other = (self._left, right_view) if is_left else (self._right, left_view)
-        return TableSideJoining(self._join, is_left, other, self.sends_old, this.is_versioned)
+        plan = TableSidePlan(self._join, is_left, other, self.sends_old, this.is_versioned)
+        return partial(TableSideJoining, plan)
 
     def view(self) -> TableView:
         """Return what reads its store, or both tables."""

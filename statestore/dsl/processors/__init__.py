@@ -1,4 +1,4 @@
-"""What runs: a processor for each operator, each made by a plan that travels to the executors.
+"""What runs: a processor for each operator, each made of a plan that travels to the executors, as `planned` has it.
 
 stateless         filters and mappers
 deduplicating, deduplicating_columns

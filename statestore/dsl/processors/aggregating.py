@@ -9,11 +9,11 @@ from typing import Any
 from statestore.dsl.aggregations import Aggregation
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.processors.changes_out import ChangesPlan
+from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.tables import table_store
 from statestore.format.serde import Serde
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_HEADERS, DROPPED_RECORDS
-from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
 
@@ -29,30 +29,18 @@ class AggregatePlan:
     changes: ChangesPlan
 
 
-@dataclass(frozen=True)
-class Aggregating:
-    """Makes the processor."""
-
-    plan: AggregatePlan
-
-    def __call__(self) -> Processor:
-        """Return a new processor."""
-        return _Aggregate(self.plan)
-
-
-class _Aggregate(Processor):
+class Aggregating(Planned[AggregatePlan]):
     """Keeps one aggregate a key, with the latest timestamp of its records."""
 
-    def __init__(self, plan: AggregatePlan) -> None:
-        self._plan = plan
-
     def init(self, context: ProcessorContext) -> None:
-        self._context = context
+        """Open the store."""
+        super().init(context)
         self._store = table_store(context.state_store(self._plan.store))
         self._changes = self._plan.changes.open(context, self._plan.key_serde)
         self._update = Update(self._plan, context)
 
     def process(self, record: Record[Any, Any]) -> None:
+        """Add a record to its key's aggregate."""
         key = record.key
         if key is None or record.value is None:
             self._context.count(DROPPED_RECORDS)
@@ -64,6 +52,7 @@ class _Aggregate(Processor):
             self._changes.send(key, updated.value, old, updated.timestamp_ms, updated.header_bytes, is_latest=is_latest)
 
     def finish_batch(self) -> None:
+        """Send on what was held back."""
         self._changes.finish()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow.compute as pc
 
@@ -11,38 +9,30 @@ from statestore.dsl.aggregations import ColumnAggregation
 from statestore.dsl.processors.aggregating import AggregatePlan
 from statestore.dsl.processors.column_changes import ColumnChanges
 from statestore.dsl.processors.column_updates import ColumnUpdate
+from statestore.dsl.processors.planned import Planned
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS
 from statestore.processor.processor import BatchProcessor
 
 
-@dataclass(frozen=True)
-class AggregatingColumns:
-    """Makes the processor."""
-
-    plan: AggregatePlan
-    aggregation: ColumnAggregation
-
-    def __call__(self) -> BatchProcessor:
-        """Return a new processor."""
-        return _ColumnAggregate(self)
-
-
-class _ColumnAggregate(BatchProcessor):
+class AggregatingColumns(Planned[AggregatePlan], BatchProcessor):
     """Keeps one aggregate a key, with the latest timestamp of its records."""
 
-    def __init__(self, asked: AggregatingColumns) -> None:
-        self._asked = asked
+    def __init__(self, plan: AggregatePlan, aggregation: ColumnAggregation) -> None:
+        super().__init__(plan)
+        self._aggregation = aggregation
 
     def init(self, context: ProcessorContext) -> None:
-        plan = self._asked.plan
-        self._context = context
+        """Open the store."""
+        super().init(context)
+        plan = self._plan
         self._store = context.state_store(plan.store)
         self._changes = ColumnChanges(plan.changes, context)
-        self._update = ColumnUpdate(self._asked.aggregation, plan, context)
+        self._update = ColumnUpdate(self._aggregation, plan, context)
 
     def process_batch(self, records: RecordColumns) -> None:
+        """Add records to the aggregates of their keys."""
         records = with_keys(records, self._context, needs_value=True)
         if not len(records):
             return
@@ -53,6 +43,7 @@ class _ColumnAggregate(BatchProcessor):
         self._changes.send(made, updated.old, groups)
 
     def finish_batch(self) -> None:
+        """Send on what was held back."""
         self._changes.finish()
 
 

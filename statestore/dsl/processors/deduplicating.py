@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.windows.closing import ShardTime, WindowClosing
 from statestore.errors import InputError
 from statestore.format.serde import Serde, Serdes
@@ -23,7 +24,6 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.operators.keyed_state import KeyScope, MapState
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS, DUPLICATE_RECORDS, LATE_RECORDS
-from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 
 
@@ -45,8 +45,8 @@ class ColumnIdentity(Identity, Protocol):
 
 
 @dataclass(frozen=True)
-class Deduplicating:
-    """Makes the processor."""
+class DeduplicationPlan:
+    """What is the same, and for how long. Travels to the executors."""
 
     store: str
     key_serde: Serde[Any]
@@ -65,17 +65,13 @@ class Deduplicating:
         # It may be that much later than what passed, and come that much too late.
         return self.within_ms + self.closes_after_ms
 
-    def __call__(self) -> Processor:
-        """Return a new processor."""
-        return _Deduplicate(self)
 
-
-class _Deduplicate(Processor):
-    def __init__(self, plan: Deduplicating) -> None:
-        self._plan = plan
+class Deduplicating(Planned[DeduplicationPlan]):
+    """Lets a record pass unless the same has passed."""
 
     def init(self, context: ProcessorContext) -> None:
-        self._context = context
+        """Open the store."""
+        super().init(context)
         time = ShardTime(context)
         self._closing = WindowClosing(time, self._plan.closes_after_ms)
         self._forgetting = WindowClosing(time, self._plan.lifetime_ms)
@@ -85,6 +81,7 @@ class _Deduplicate(Processor):
         )
 
     def process(self, record: Record[Any, Any]) -> None:
+        """Let a record pass, or not."""
         plan, context = self._plan, self._context
         if record.key is None:
             context.count(DROPPED_RECORDS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import insort
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.dsl.processors.aggregating_columns import with_keys
-from statestore.dsl.processors.deduplicating import ColumnIdentity, Deduplicating, has_passed
+from statestore.dsl.processors.deduplicating import ColumnIdentity, DeduplicationPlan, has_passed
+from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.windows.closing import ShardTime, WindowClosing
 from statestore.errors import TopologyError
 from statestore.format.binary_columns import Flags, Integers, is_valid
@@ -27,34 +27,26 @@ from statestore.processor.processor import BatchProcessor
 from statestore.stores.entries.entry_columns import HeldColumns
 
 
-@dataclass(frozen=True)
-class DeduplicatingColumns:
-    """Makes the processor. The plan's identity is a ColumnIdentity, and its serde of keys has columns."""
+class DeduplicatingColumns(Planned[DeduplicationPlan], BatchProcessor):
+    """Lets records pass. The plan's identity is a ColumnIdentity, and its serde of keys has columns."""
 
-    plan: Deduplicating
-
-    def __call__(self) -> BatchProcessor:
-        """Return a new processor."""
-        return _ColumnDeduplicate(self.plan)
-
-
-class _ColumnDeduplicate(BatchProcessor):
-    def __init__(self, plan: Deduplicating) -> None:
+    def __init__(self, plan: DeduplicationPlan) -> None:
+        super().__init__(plan)
         assert isinstance(plan.identity, ColumnIdentity)
         self._identity = plan.identity
         self._keys = columns_of(plan.key_serde, "key", TopologyError)
-        self._store_name = plan.store
         self._within_ms = min(plan.within_ms, MAX_TIME_MS)
-        self._closes_after_ms, self._lifetime_ms = plan.closes_after_ms, plan.lifetime_ms
 
     def init(self, context: ProcessorContext) -> None:
-        self._context = context
+        """Open the store."""
+        super().init(context)
         self._time = ShardTime(context)
-        self._closing = WindowClosing(self._time, self._closes_after_ms)
-        self._forgetting = WindowClosing(self._time, self._lifetime_ms)
-        self._store = context.state_store(self._store_name)
+        self._closing = WindowClosing(self._time, self._plan.closes_after_ms)
+        self._forgetting = WindowClosing(self._time, self._plan.lifetime_ms)
+        self._store = context.state_store(self._plan.store)
 
     def process_batch(self, records: RecordColumns) -> None:
+        """Let records pass, or not."""
         records = with_keys(records, self._context, needs_value=False)
         if not len(records):
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from statestore.headers.record_columns import RecordColumns
@@ -16,26 +15,18 @@ Function: TypeAlias = "Callable[..., Any]"
 """A user's."""
 
 
-@dataclass(frozen=True)
-class Stateless:
-    """Makes a processor that forwards what `step` makes of `function` and each record. Travels to the executors."""
+class Stateless(Processor):
+    """Forwards what `step` makes of `function` and each record."""
 
-    step: Callable[[Function, Record[Any, Any]], Records]
-    function: Function
-
-    def __call__(self) -> Processor:
-        """Return a new processor."""
-        return _Stateless(self)
-
-
-class _Stateless(Processor):
-    def __init__(self, plan: Stateless) -> None:
-        self._step, self._function = plan.step, plan.function
+    def __init__(self, step: Callable[[Function, Record[Any, Any]], Records], function: Function) -> None:
+        self._step, self._function = step, function
 
     def init(self, context: ProcessorContext) -> None:
+        """Take the context."""
         self._forward = context.forward
 
     def process(self, record: Record[Any, Any]) -> None:
+        """Forward what is made of a record."""
         for made in self._step(self._function, record):
             self._forward(made)
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.join_serdes import WaitingKey
 from statestore.dsl.processors.joining import JoinedRecords, Joiner, ValueBytes
+from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.windows.closing import EarlierTimesOfKeys, SharedTime, latest_closed
 from statestore.dsl.windows import JoinWindows
 from statestore.format.keys.window_key import MAX_TIME_MS
@@ -20,7 +21,6 @@ from statestore.format.serde import Serde
 from statestore.format.values.waiting_values import WaitingValue, decode_waiting_values, encode_waiting_values
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS
-from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
 
@@ -28,29 +28,26 @@ _LEAST_WAITING: Final = "{}-join-least-waiting"
 
 
 @dataclass(frozen=True)
-class KeepingWindow:
-    """Makes the processor that keeps one side's records, each after it was sent on to be joined."""
+class KeptSide:
+    """Where the records of one side are kept. Travels to the executors."""
 
     store: str
     key_serde: Serde[Any]
     retention_ms: int
 
-    def __call__(self) -> Processor:
-        """Return a new processor."""
-        return _WindowKeeper(self)
 
-
-class _WindowKeeper(Processor):
-    def __init__(self, plan: KeepingWindow) -> None:
-        self._plan = plan
+class KeepingWindow(Planned[KeptSide]):
+    """Keeps one side's records, each after it was sent on to be joined."""
 
     def init(self, context: ProcessorContext) -> None:
-        self._forward = context.forward
+        """Open the store."""
+        super().init(context)
         self._store = context.state_store(self._plan.store)
         self._earlier = EarlierTimesOfKeys(context, "store", self._plan.store, self._plan.key_serde)
 
     def process(self, record: Record[Any, Any]) -> None:
-        self._forward(record)
+        """Send a record on, and keep it."""
+        self._context.forward(record)
         # What the store of the key's earlier shard would have shown no more is not kept by a later one either.
         if record.key is not None and record.timestamp_ms > self._earlier.of(record) - self._plan.retention_ms:
             # A value of None changes nothing, but is logged, as in Kafka.
@@ -75,17 +72,13 @@ class StreamJoin:
 
 
 @dataclass(frozen=True)
-class StreamSideJoining:
-    """Makes the processor that joins the records of one side."""
+class StreamSidePlan:
+    """How the records of one side are joined. Travels to the executors."""
 
     join: StreamJoin
     is_left: bool
     sends_unmatched: bool
     """Whether a record of this side without a match is joined with None once its window has closed."""
-
-    def __call__(self) -> Processor:
-        """Return a new processor."""
-        return _StreamSideJoin(self)
 
 
 class WaitingRecords:
@@ -168,16 +161,15 @@ class WaitingRecords:
             return next((place.timestamp_ms for place, _ in waiting), MAX_TIME_MS)
 
 
-class _StreamSideJoin(Processor):
-    def __init__(self, plan: StreamSideJoining) -> None:
-        self._plan = plan
-        windows = plan.join.windows
-        spans_ms = windows.before_ms, windows.after_ms
-        self._before_ms, self._after_ms = spans_ms if plan.is_left else spans_ms[::-1]
+class StreamSideJoining(Planned[StreamSidePlan]):
+    """Joins the records of one side."""
 
     def init(self, context: ProcessorContext) -> None:
+        """Open the store of the other side, and that of the records that wait."""
+        super().init(context)
         plan, join = self._plan, self._plan.join
-        self._context = context
+        spans_ms = join.windows.before_ms, join.windows.after_ms
+        self._before_ms, self._after_ms = spans_ms if plan.is_left else spans_ms[::-1]
         self._other = context.state_store(join.right_store if plan.is_left else join.left_store)
         self._joined = JoinedRecords(join.joiner, join.headers, context)
         self._time = SharedTime(context, join.left_store, join.key_serde)
@@ -187,6 +179,7 @@ class _StreamSideJoin(Processor):
             self._waiting = WaitingRecords(join, store, context, self._joined)
 
     def process(self, record: Record[Any, Any]) -> None:
+        """Join a record with those of the other side."""
         plan, timestamp_ms = self._plan, record.timestamp_ms
         stream_time_ms = self._time.advance(record)
         if record.value is None or (record.key is None and not plan.sends_unmatched):

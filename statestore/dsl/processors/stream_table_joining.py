@@ -12,6 +12,7 @@ from typing import Any, Final
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.join_serdes import BufferedKey
 from statestore.dsl.processors.joining import JoinedRecords, Joiner, ValueBytes
+from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.table_views import TableView
 from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
 from statestore.format.keys.window_key import MAX_SEQUENCE, MAX_TIME_MS
@@ -20,7 +21,6 @@ from statestore.format.values.buffered_record import BufferedRecord
 from statestore.headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS
-from statestore.processor.processor import Processor
 from statestore.processor.record import Record, RecordMetadata
 
 _SEQUENCE: Final = "{}-sequence"
@@ -37,8 +37,8 @@ class StreamBufferPlan:
 
 
 @dataclass(frozen=True)
-class StreamTableJoining:
-    """Makes the processor of a join with a table."""
+class StreamTablePlan:
+    """How a stream is joined with a table. Travels to the executors."""
 
     view: TableView
     joiner: Joiner
@@ -49,24 +49,19 @@ class StreamTableJoining:
     """Which key of the table a record is joined with: a function of its key and value; None is its own."""
     buffer: StreamBufferPlan | None = None
 
-    def __call__(self) -> Processor:
-        """Return a new processor."""
-        return _StreamTableJoin(self) if self.buffer is None else _BufferedStreamTableJoin(self, self.buffer)
 
-
-class _StreamTableJoin(Processor):
+class StreamTableJoining(Planned[StreamTablePlan]):
     """Joins each record as it comes."""
 
-    def __init__(self, plan: StreamTableJoining) -> None:
-        self._plan = plan
-
     def init(self, context: ProcessorContext) -> None:
+        """Open the table."""
+        super().init(context)
         plan = self._plan
-        self._context = context
         self._get = plan.view.open_as_of(context)
         self._joined = JoinedRecords(plan.joiner, plan.headers, context)
 
     def process(self, record: Record[Any, Any]) -> None:
+        """Join a record with what the table holds."""
         if self._is_joinable(record):
             self._join(record)
         else:
@@ -89,25 +84,25 @@ class _StreamTableJoin(Processor):
         return record.key if select is None else select(record.key, record.value)
 
 
-class _BufferedStreamTableJoin(_StreamTableJoin):
+class BufferedStreamTableJoining(StreamTableJoining):
     """Has records wait for a grace, and joins them in order of time. What comes later than that is joined at once."""
 
-    def __init__(self, plan: StreamTableJoining, buffer: StreamBufferPlan) -> None:
-        super().__init__(plan)
-        self._buffer = buffer
-
     def init(self, context: ProcessorContext) -> None:
+        """Open the buffer, too."""
         super().init(context)
-        self._store = context.state_store(self._buffer.store)
-        self._values = ValueBytes(self._buffer.value_serde)
-        self._observed = ObservedTime(context, self._buffer.store, self._buffer.key_serde)
-        self._closing = WindowClosing(self._observed, self._buffer.grace_ms)
-        self._sequence_name = _SEQUENCE.format(self._buffer.store)
+        buffer = self._plan.buffer
+        assert buffer is not None
+        self._store = context.state_store(buffer.store)
+        self._values = ValueBytes(buffer.value_serde)
+        self._observed = ObservedTime(context, buffer.store, buffer.key_serde)
+        self._closing = WindowClosing(self._observed, buffer.grace_ms)
+        self._sequence_name = _SEQUENCE.format(buffer.store)
         self._sequence = context.processor_metadata(self._sequence_name) or 0
         self._earliest_ms = 0
         """Nothing that waits is earlier."""
 
     def process(self, record: Record[Any, Any]) -> None:
+        """Have a record wait, and join those whose time has come."""
         if not self._is_joinable(record):
             self._context.count(DROPPED_RECORDS)
             return
@@ -123,6 +118,7 @@ class _BufferedStreamTableJoin(_StreamTableJoin):
             self._join_due(due_ms)
 
     def finish_batch(self) -> None:
+        """Have committed what is remembered."""
         self._observed.record()
         if self._sequence:
             self._context.set_processor_metadata(self._sequence_name, self._sequence)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from statestore.dsl.change import Change
+from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.suppression_buffer import BufferPlan, SuppressionBuffer
 from statestore.dsl.processors.table_views import Getter, Held, TableView
 from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
@@ -19,7 +20,6 @@ from statestore.dsl.suppressed import BufferConfig
 from statestore.errors import SuppressionBufferFullError
 from statestore.format.values.buffered_record import decode_buffered_record
 from statestore.processor.context import ProcessorContext
-from statestore.processor.processor import Processor
 from statestore.processor.record import Record, RecordMetadata
 from statestore.stores.holders import ValueTimestampHeaders
 
@@ -27,8 +27,8 @@ UNKNOWN_MS = -1
 
 
 @dataclass(frozen=True)
-class Suppressing:
-    """Makes the processor."""
+class SuppressPlan:
+    """What is held back, and for how long. Travels to the executors."""
 
     buffer: BufferPlan
     config: BufferConfig
@@ -37,52 +37,50 @@ class Suppressing:
     is_final: bool
     """Whether it is from the ends of windows on, and not from the first change of a key on."""
 
-    def __call__(self) -> Processor:
-        """Return a new processor."""
-        return _Suppress(self)
 
-
-class _Suppress(Processor):
-    def __init__(self, asked: Suppressing) -> None:
-        self._asked = asked
+class Suppressing(Planned[SuppressPlan]):
+    """Holds changes back."""
 
     def init(self, context: ProcessorContext) -> None:
-        self._context = context
-        self._buffer = SuppressionBuffer(self._asked.buffer, context)
-        self._observed = ObservedTime(context, self._asked.buffer.store, self._asked.buffer.key_serde)
-        self._closing = WindowClosing(self._observed, self._asked.wait_ms)
+        """Open the buffer."""
+        super().init(context)
+        self._buffer = SuppressionBuffer(self._plan.buffer, context)
+        self._observed = ObservedTime(context, self._plan.buffer.store, self._plan.buffer.key_serde)
+        self._closing = WindowClosing(self._observed, self._plan.wait_ms)
 
     def process(self, record: Record[Any, Change]) -> None:
-        asked, buffer = self._asked, self._buffer
-        buffer.put(record.key.end_ms if asked.is_final else record.timestamp_ms, record)
+        """Hold a change back, and send on what is due."""
+        plan, buffer = self._plan, self._buffer
+        buffer.put(record.key.end_ms if plan.is_final else record.timestamp_ms, record)
         due_ms = self._closing.advance(record)
         self._emit(buffer.take(lambda time_ms: time_ms <= due_ms))
         due_of_key_ms = self._closing.of_key(record, due_ms)
         if due_of_key_ms > due_ms:
             self._emit(buffer.take_of_key(record.key, due_of_key_ms))
         if self._is_full():
-            if asked.config.is_strict:
+            if plan.config.is_strict:
                 raise self._full()
             self._emit(buffer.take(self._is_full))
 
     def finish_batch(self) -> None:
+        """Have committed what is held back."""
         self._buffer.record()
         self._observed.record()
 
     def _emit(self, taken: Iterator[tuple[Record[Any, Change], RecordMetadata | None]]) -> None:
         for record, metadata in taken:
             # Nobody was told of a window before it closed, so nobody has to be told that it is gone.
-            if record.value.new is not None or not self._asked.is_final:
+            if record.value.new is not None or not self._plan.is_final:
                 with self._context.resumed(record, metadata):
                     self._context.forward(record)
 
     def _is_full(self, time_ms: int = 0) -> bool:
-        config, buffer = self._asked.config, self._buffer
+        config, buffer = self._plan.config, self._buffer
         too_many = config.record_bound is not None and buffer.records > config.record_bound
         return too_many or (config.byte_bound is not None and buffer.size_bytes > config.byte_bound)
 
     def _full(self) -> SuppressionBufferFullError:
-        config, buffer = self._asked.config, self._buffer
+        config, buffer = self._plan.config, self._buffer
         return SuppressionBufferFullError(
             node=self._context.node,
             records=buffer.records,

@@ -11,12 +11,12 @@ from typing import Any
 from statestore.dsl.change import Change
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.processors.joining import JoinedHeaders, Joiner
+from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.table_views import Getter, Held, TableView
 from statestore.dsl.processors.tables import TableProcessor, TableProcessorPlan
 from statestore.headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS
-from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
 
@@ -40,8 +40,8 @@ class TableJoin:
 
 
 @dataclass(frozen=True)
-class TableSideJoining:
-    """Makes the processor that joins the changes of one side with the other table."""
+class TableSidePlan:
+    """How the changes of one side are joined with the other table. Travels to the executors."""
 
     join: TableJoin
     is_left: bool
@@ -51,22 +51,20 @@ class TableSideJoining:
     is_versioned: bool
     """Whether the changes are those of a versioned table: then what came out of order is left out, and counted."""
 
-    def __call__(self) -> Processor:
-        """Return a new processor."""
-        return _TableSideJoin(self)
 
-
-class _TableSideJoin(Processor):
-    def __init__(self, plan: TableSideJoining) -> None:
-        self._plan = plan
-        self._needs_other = plan.join.needs_right if plan.is_left else plan.join.needs_left
+class TableSideJoining(Planned[TableSidePlan]):
+    """Joins the changes of one side with the other table."""
 
     def init(self, context: ProcessorContext) -> None:
-        self._context = context
-        self._get = self._plan.other.open(context)
-        self._headers = JoinedHeaders(self._plan.join.headers, context)
+        """Open the other table."""
+        super().init(context)
+        plan = self._plan
+        self._needs_other = plan.join.needs_right if plan.is_left else plan.join.needs_left
+        self._get = plan.other.open(context)
+        self._headers = JoinedHeaders(plan.join.headers, context)
 
     def process(self, record: Record[Any, Any]) -> None:
+        """Join a change."""
         plan, change = self._plan, record.value
         if record.key is None or (plan.is_versioned and not change.is_latest):
             self._context.count(DROPPED_RECORDS)
@@ -93,17 +91,11 @@ class _TableSideJoin(Processor):
         return Headers.from_bytes(self._headers.of(left, right, left_came_last=self._plan.is_left))
 
 
-@dataclass(frozen=True)
-class MergingTable(TableProcessorPlan):
-    """Makes the processor that both sides send to, with the store of the joined table; without one it passes on."""
+class MergingTable(TableProcessor[TableProcessorPlan]):
+    """What both sides send to, with the store of the joined table; without one it passes on."""
 
-    def __call__(self) -> Processor:
-        """Return a new processor."""
-        return _MergedTable(self)
-
-
-class _MergedTable(TableProcessor):
     def process(self, record: Record[Any, Any]) -> None:
+        """Keep a change, and send it on."""
         change = record.value
         self._change(record, change if self._plan.changes.send_old else change._replace(old=None))
 

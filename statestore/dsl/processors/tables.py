@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from statestore.bytestore.kinds.versioned_rows import NOT_PUT, VALID_TO_UNDEFINED
 from statestore.dsl.change import Change
 from statestore.dsl.processors.changes_out import ChangesPlan
+from statestore.dsl.processors.planned import Planned
 from statestore.format.serde import Serde
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS
-from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
 from statestore.stores.versioned import VersionedKeyValueStore
@@ -82,15 +82,16 @@ class TableProcessorPlan:
     changes: ChangesPlan
 
 
-class TableProcessor(Processor):
-    """What the processors of all tables have in common: each change is kept, if the table is, and goes on."""
+TablePlanT = TypeVar("TablePlanT", bound=TableProcessorPlan)
 
-    def __init__(self, plan: TableProcessorPlan) -> None:
-        self._plan = plan
+
+class TableProcessor(Planned[TablePlanT]):
+    """What the processors of all tables have in common: each change is kept, if the table is, and goes on."""
 
     def init(self, context: ProcessorContext) -> None:
         """Open the store, if there is one."""
-        store, self._context = self._plan.store, context
+        super().init(context)
+        store = self._plan.store
         self._store = None if store is None else store.open(context)
         self._changes = None if store is None else self._plan.changes.open(context, store.key_serde)
 
@@ -115,17 +116,11 @@ class TableProcessor(Processor):
             self._changes.send(key, new, old, record.timestamp_ms, record.headers.to_bytes(), is_latest=is_latest)
 
 
-@dataclass(frozen=True)
-class ReadingTable(TableProcessorPlan):
-    """Makes the processor of a table of a topic; without a store it passes values on as changes."""
+class ReadingTable(TableProcessor[TableProcessorPlan]):
+    """The processor of a table of a topic; without a store it passes values on as changes."""
 
-    def __call__(self) -> Processor:
-        """Return a new processor."""
-        return _TableSource(self)
-
-
-class _TableSource(TableProcessor):
     def process(self, record: Record[Any, Any]) -> None:
+        """Keep a value, and send on what has changed."""
         if record.key is None:
             self._context.count(DROPPED_RECORDS)
         else:
@@ -133,23 +128,20 @@ class _TableSource(TableProcessor):
 
 
 @dataclass(frozen=True)
-class ComputingTable(TableProcessorPlan):
-    """Makes the processor of a table that is computed of another one, value by value."""
+class ComputedTablePlan(TableProcessorPlan):
+    """How a table is computed of another one, value by value."""
 
     function: Callable[[Any, Any], Any]
     """Of key and value; None where the key is not to be there. Is not asked about keys that are gone."""
     leaves_out_nothing: bool = False
     """Whether a change from nothing to nothing is left out, if old values are known: a filter's."""
 
-    def __call__(self) -> Processor:
-        """Return a new processor."""
-        return _ComputedTable(self)
 
-
-class _ComputedTable(TableProcessor):
-    _plan: ComputingTable
+class ComputingTable(TableProcessor[ComputedTablePlan]):
+    """The processor of a table that is computed of another one."""
 
     def process(self, record: Record[Any, Any]) -> None:
+        """Compute of a change the one to send on."""
         key, change, plan = record.key, record.value, self._plan
         new, old = self._computed(key, change.new), None
         if plan.changes.send_old:

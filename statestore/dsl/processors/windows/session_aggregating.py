@@ -12,52 +12,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 from statestore.dsl.processors.windows.session_merging import Session, SessionMerging
-from statestore.dsl.processors.windows.windowed_aggregating import WindowedAggregate, WindowedPlan
+from statestore.dsl.processors.windows.windowed_aggregating import WindowedAggregate
 from statestore.dsl.windows import SessionWindows
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.processor.context import ProcessorContext
-from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 from statestore.stores.holders import AggregationWithHeaders, ValueTimestampHeaders
 from statestore.stores.iterator import Windowed
 
 
-@dataclass(frozen=True)
-class SessionAggregating(WindowedPlan):
-    """Makes the processor."""
-
-    windows: SessionWindows
-
-    def __call__(self) -> Processor:
-        """Return a new processor."""
-        return _SessionAggregate(self)
-
-
-class _SessionAggregate(WindowedAggregate):
+class SessionAggregating(WindowedAggregate[SessionWindows]):
     """Keeps one aggregate a key and session."""
-
-    def __init__(self, asked: SessionAggregating) -> None:
-        super().__init__(asked)
-        self._session_windows, self._gap_ms = asked.windows, asked.windows.inactivity_gap_ms
 
     def init(self, context: ProcessorContext) -> None:
         """Open the store, and what merges sessions: one that is kept is removed before, as Kafka logs it."""
         super().init(context)
-        asked, changes = self._asked, self._asked.plan.changes
+        plan, changes = self._plan, self._plan.aggregate.changes
+        self._gap_ms = plan.windows.inactivity_gap_ms
         self._keeps_old = changes.send_old or changes.is_cached
         self._merging = SessionMerging(
-            self._session_windows,
-            asked.plan.aggregation,
+            plan.windows,
+            plan.aggregate.aggregation,
             retention_ms=self._store.retention_ms,
-            tells_each=not changes.is_cached and not asked.is_final,
+            tells_each=not changes.is_cached and not plan.is_final,
             removes_kept=True,
         )
 
     def process(self, record: Record[Any, Any]) -> None:
+        """Make one session of all that a record belongs to."""
         key, time_ms = record.key, record.timestamp_ms
         if key is None or self._lacks_value(record):
             self._drop()

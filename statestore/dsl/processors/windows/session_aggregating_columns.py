@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,10 +14,12 @@ from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating import Update
 from statestore.dsl.processors.aggregating_columns import with_keys
 from statestore.dsl.processors.column_changes import ColumnChanges, groups_of
+from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
 from statestore.dsl.processors.windows.final_window_columns import Closing, FinalWindowColumns
-from statestore.dsl.processors.windows.session_aggregating import SessionAggregating
 from statestore.dsl.processors.windows.session_merging import MergedRecords, Session, SessionMerging
+from statestore.dsl.processors.windows.windowed_aggregating import WindowedPlan
+from statestore.dsl.windows import SessionWindows
 from statestore.format.binary_columns import Integers, is_valid
 from statestore.format.key_groups import KeyGroups, are_last
 from statestore.format.keys.window_key import MAX_TIME_MS
@@ -28,18 +29,6 @@ from statestore.processor.counted import DROPPED_RECORDS, LATE_RECORDS
 from statestore.processor.processor import BatchProcessor
 from statestore.stores.iterator import Windowed
 from statestore.stores.session import FoundSessions
-
-
-@dataclass(frozen=True)
-class SessionAggregatingColumns:
-    """Makes the processor."""
-
-    asked: SessionAggregating
-    aggregation: ColumnAggregation
-
-    def __call__(self) -> BatchProcessor:
-        """Return a new processor."""
-        return _SessionColumnAggregate(self)
 
 
 class _Changed(NamedTuple):
@@ -57,22 +46,24 @@ class _Changed(NamedTuple):
     """Which changes are of the same session."""
 
 
-class _SessionColumnAggregate(BatchProcessor):
+class SessionAggregatingColumns(Planned[WindowedPlan[SessionWindows]], BatchProcessor):
     """Keeps one aggregate a key and session."""
 
-    def __init__(self, made_for: SessionAggregatingColumns) -> None:
-        self._asked, self._aggregation = made_for.asked, made_for.aggregation
+    def __init__(self, plan: WindowedPlan[SessionWindows], aggregation: ColumnAggregation) -> None:
+        super().__init__(plan)
+        self._aggregation = aggregation
 
     def init(self, context: ProcessorContext) -> None:
-        plan, windows = self._asked.plan, self._asked.windows
-        self._context = context
+        """Open the store, and what merges sessions."""
+        super().init(context)
+        plan, windows = self._plan.aggregate, self._plan.windows
         self._store = context.state_store(plan.store)
         self._changes = ColumnChanges(plan.changes, context)
         self._headers, self._update = plan.headers, Update(plan, context)
         self._observed = ObservedTime(context, plan.store, plan.key_serde)
         self._closing = WindowClosing(self._observed, windows.closes_after_ms)
         self._gap_ms = windows.inactivity_gap_ms
-        is_final = self._asked.is_final
+        is_final = self._plan.is_final
         tells_each = not plan.changes.is_cached and not is_final
         self._merging = SessionMerging(
             windows,
@@ -90,7 +81,8 @@ class _SessionColumnAggregate(BatchProcessor):
             )
 
     def process_batch(self, records: RecordColumns) -> None:
-        records = with_keys(records, self._context, needs_value=self._asked.plan.aggregation.needs_value)
+        """Make sessions of records, and of those that they belong to."""
+        records = with_keys(records, self._context, needs_value=self._plan.aggregate.aggregation.needs_value)
         if not len(records):
             return
         found = self._sessions_near(records)
@@ -126,6 +118,7 @@ class _SessionColumnAggregate(BatchProcessor):
             self._changes.send(changed.made, changed.old, changed.groups)
 
     def finish_batch(self) -> None:
+        """Send on what was held back, and have committed what is to be remembered."""
         self._changes.finish()
         self._observed.record()
         if self._final is not None:
@@ -208,8 +201,8 @@ class _SessionColumnAggregate(BatchProcessor):
     def _tell_late(self, records: RecordColumns, late: list[int]) -> None:
         self._context.count(DROPPED_RECORDS, len(late))
         self._context.count(LATE_RECORDS, len(late))
-        if self._asked.late_child is not None:
-            self._context.forward_batch(records.take(late), self._asked.late_child)
+        if self._plan.late_child is not None:
+            self._context.forward_batch(records.take(late), self._plan.late_child)
 
 
 class _Chosen:

@@ -9,37 +9,25 @@ aggregates of others. No window starts before 0: records that are earlier than t
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 from statestore.dsl.processors.windows.windowed_aggregating import AggregateByStart, WindowedPlan
 from statestore.dsl.windows import SlidingWindows
-from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
 
 
-@dataclass(frozen=True)
-class SlidingAggregating(WindowedPlan):
-    """Makes the processor."""
-
-    windows: SlidingWindows
-
-    def __call__(self) -> Processor:
-        """Return a new processor."""
-        return _SlidingAggregate(self)
-
-
-class _SlidingAggregate(AggregateByStart):
+class SlidingAggregating(AggregateByStart[SlidingWindows]):
     """Keeps one aggregate a key and window, with the latest timestamp of its records: others are made by it."""
 
-    def __init__(self, asked: SlidingAggregating) -> None:
-        super().__init__(asked)
-        self._length_ms = asked.windows.time_difference_ms
+    def __init__(self, plan: WindowedPlan[SlidingWindows]) -> None:
+        super().__init__(plan)
+        self._length_ms = plan.windows.time_difference_ms
         self._closed_ms = 0
         self._is_late = False
 
     def process(self, record: Record[Any, Any]) -> None:
+        """Add a record to the windows that it is in, and make those that are missing."""
         if record.key is None or record.value is None:
             self._drop()
             return

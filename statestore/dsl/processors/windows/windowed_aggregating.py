@@ -5,64 +5,52 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from statestore.dsl.processors.aggregating import AggregatePlan, Update
+from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
 from statestore.dsl.processors.windows.final_windows import FinalWindows
 from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS, LATE_RECORDS
-from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
 from statestore.stores.iterator import Windowed
 
+WindowsT = TypeVar("WindowsT", TimeWindows, SlidingWindows, SessionWindows)
+
 
 @dataclass(frozen=True)
-class WindowedPlan:
+class WindowedPlan(Generic[WindowsT]):
     """What an aggregate by windows is made of. Travels to the executors."""
 
-    plan: AggregatePlan
-    windows: TimeWindows | SlidingWindows | SessionWindows
+    aggregate: AggregatePlan
+    windows: WindowsT
     is_final: bool = False
     """Whether a window is put out once, when it closes, instead of at each change."""
     late_child: str | None = None
     """Who gets the records that came too late for a window."""
 
 
-@dataclass(frozen=True)
-class WindowedAggregating(WindowedPlan):
-    """Makes the processor."""
-
-    windows: TimeWindows
-
-    def __call__(self) -> Processor:
-        """Return a new processor."""
-        return _WindowedAggregate(self)
-
-
-class WindowedAggregate(Processor):
+class WindowedAggregate(Planned[WindowedPlan[WindowsT]]):
     """What all aggregates by windows have in common: what is late, and what is final."""
-
-    def __init__(self, asked: WindowedPlan) -> None:
-        self._asked = asked
 
     def init(self, context: ProcessorContext) -> None:
         """Open the store, and what is remembered of the batches before."""
-        plan = self._asked.plan
-        self._context = context
+        super().init(context)
+        plan = self._plan.aggregate
         self._store = context.state_store(plan.store)
         # What is final is put out at once, also of a table whose changes are held back.
-        changes = replace(plan.changes, is_cached=False) if self._asked.is_final else plan.changes
+        changes = replace(plan.changes, is_cached=False) if self._plan.is_final else plan.changes
         self._changes = changes.open(context, plan.key_serde)
         self._update = Update(plan, context)
         self._observed = ObservedTime(context, plan.store, plan.key_serde)
-        self._closing = WindowClosing(self._observed, self._asked.windows.closes_after_ms)
+        self._closing = WindowClosing(self._observed, self._plan.windows.closes_after_ms)
         self._store_is_behind = context._earlier_times("store", plan.store) is not None
         self._final = None
-        if self._asked.is_final:
+        if self._plan.is_final:
             windows = self._closing.not_yet_closed(self._windows)
             self._final = FinalWindows(context, plan.store, plan.key_serde, self._held, windows)
 
@@ -95,18 +83,18 @@ class WindowedAggregate(Processor):
         return self._closing.of_key(record, closed_ms)
 
     def _lacks_value(self, record: Record[Any, Any]) -> bool:
-        return record.value is None and self._asked.plan.aggregation.needs_value
+        return record.value is None and self._plan.aggregate.aggregation.needs_value
 
     def _drop(self) -> None:
         self._context.count(DROPPED_RECORDS)
 
     def _tell_late(self, record: Record[Any, Any]) -> None:
         self._context.count(LATE_RECORDS)
-        if self._asked.late_child is not None:
-            self._context.forward(record, self._asked.late_child)
+        if self._plan.late_child is not None:
+            self._context.forward(record, self._plan.late_child)
 
 
-class AggregateByStart(WindowedAggregate):
+class AggregateByStart(WindowedAggregate[WindowsT]):
     """What aggregates have in common whose windows are known by their start, and all of one length."""
 
     _length_ms: int
@@ -142,20 +130,21 @@ class AggregateByStart(WindowedAggregate):
             self._final.note(window)
 
 
-class _WindowedAggregate(AggregateByStart):
+class WindowedAggregating(AggregateByStart[TimeWindows]):
     """Keeps one aggregate a key and window, with the latest timestamp of its records."""
 
-    def __init__(self, asked: WindowedAggregating) -> None:
-        super().__init__(asked)
-        self._time_windows, self._length_ms = asked.windows, asked.windows.size_ms
+    def __init__(self, plan: WindowedPlan[TimeWindows]) -> None:
+        super().__init__(plan)
+        self._length_ms = plan.windows.size_ms
 
     def process(self, record: Record[Any, Any]) -> None:
+        """Add a record to the aggregates of its windows."""
         key = record.key
         if key is None or self._lacks_value(record):
             self._drop()
             return
         closed_ms, is_late = self._close(record), False
-        for start_ms in self._time_windows.starts(record.timestamp_ms):
+        for start_ms in self._plan.windows.starts(record.timestamp_ms):
             if self._end_ms(start_ms) <= closed_ms:
                 is_late = True
                 self._drop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +13,10 @@ from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating_columns import with_keys
 from statestore.dsl.processors.column_changes import ColumnChanges
 from statestore.dsl.processors.column_updates import ColumnUpdate
+from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
 from statestore.dsl.processors.windows.final_window_columns import Closing, FinalWindowColumns
-from statestore.dsl.processors.windows.windowed_aggregating import WindowedAggregating
+from statestore.dsl.processors.windows.windowed_aggregating import WindowedPlan
 from statestore.dsl.windows import TimeWindows
 from statestore.format.binary_columns import Flags, Integers, is_valid
 from statestore.format.key_groups import KeyGroups
@@ -26,18 +26,6 @@ from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS, LATE_RECORDS
 from statestore.processor.processor import BatchProcessor
 from statestore.stores.iterator import Windowed
-
-
-@dataclass(frozen=True)
-class WindowedAggregatingColumns:
-    """Makes the processor."""
-
-    asked: WindowedAggregating
-    aggregation: ColumnAggregation
-
-    def __call__(self) -> BatchProcessor:
-        """Return a new processor."""
-        return _WindowedColumnAggregate(self)
 
 
 class _Assigned(NamedTuple):
@@ -64,22 +52,24 @@ class _Updated(NamedTuple):
     """Of each group, whether nothing was held of it."""
 
 
-class _WindowedColumnAggregate(BatchProcessor):
+class WindowedAggregatingColumns(Planned[WindowedPlan[TimeWindows]], BatchProcessor):
     """Keeps one aggregate a key and window, with the latest timestamp of its records."""
 
-    def __init__(self, made_for: WindowedAggregatingColumns) -> None:
-        self._asked, self._aggregation = made_for.asked, made_for.aggregation
+    def __init__(self, plan: WindowedPlan[TimeWindows], aggregation: ColumnAggregation) -> None:
+        super().__init__(plan)
+        self._aggregation = aggregation
 
     def init(self, context: ProcessorContext) -> None:
-        plan = self._asked.plan
-        self._context = context
+        """Open the store."""
+        super().init(context)
+        plan = self._plan.aggregate
         self._store = context.state_store(plan.store)
         self._changes = ColumnChanges(plan.changes, context)
         self._update = ColumnUpdate(self._aggregation, plan, context)
         self._observed = ObservedTime(context, plan.store, plan.key_serde)
-        self._closing = WindowClosing(self._observed, self._asked.windows.closes_after_ms)
+        self._closing = WindowClosing(self._observed, self._plan.windows.closes_after_ms)
         self._final = None
-        if self._asked.is_final:
+        if self._plan.is_final:
             self._final = FinalWindowColumns(
                 context,
                 plan,
@@ -89,7 +79,8 @@ class _WindowedColumnAggregate(BatchProcessor):
             )
 
     def process_batch(self, records: RecordColumns) -> None:
-        records = with_keys(records, self._context, needs_value=self._asked.plan.aggregation.needs_value)
+        """Add records to the aggregates of their windows."""
+        records = with_keys(records, self._context, needs_value=self._plan.aggregate.aggregation.needs_value)
         if not len(records):
             return
         closing = Closing(records, self._closing.advance_many(records))
@@ -103,6 +94,7 @@ class _WindowedColumnAggregate(BatchProcessor):
             self._change(records, kept)
 
     def finish_batch(self) -> None:
+        """Send on what was held back, and have committed what is to be remembered."""
         self._changes.finish()
         self._observed.record()
         if self._final is not None:
@@ -114,7 +106,7 @@ class _WindowedColumnAggregate(BatchProcessor):
                 yield window
 
     def _assign(self, times_ms: Integers) -> _Assigned:
-        windows = self._asked.windows
+        windows = self._plan.windows
         first = first_starts(windows, times_ms)
         counts = (times_ms - first) // windows.advance_ms + 1
         rows = np.repeat(np.arange(len(times_ms)), counts)
@@ -174,8 +166,8 @@ class _WindowedColumnAggregate(BatchProcessor):
         rows = np.unique(late)
         self._context.count(DROPPED_RECORDS, len(late))
         self._context.count(LATE_RECORDS, len(rows))
-        if self._asked.late_child is not None:
-            self._context.forward_batch(records.take(pa.array(rows)), self._asked.late_child)
+        if self._plan.late_child is not None:
+            self._context.forward_batch(records.take(pa.array(rows)), self._plan.late_child)
 
 
 def first_starts(windows: TimeWindows, times_ms: Integers) -> Integers:
