@@ -63,7 +63,7 @@ def test_every_recipe_runs_and_is_in_the_index() -> None:
 
 def test_some_recipes_run_on_spark() -> None:
     on_spark = {page.name for page in RUN if needs_spark(page)}
-    assert on_spark >= {"running-total.md", "punctuation.md"}
+    assert on_spark >= {"running-total.md", "notebooks.md"}
 
 
 def test_the_tutorial_is_short() -> None:
