@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -11,9 +11,7 @@ from benchmarks.peers.workload_topic import Headers, InputRecord
 from benchmarks.workload import PARTITIONS
 from upgrade_tools.changelogs.cluster import Cluster
 
-_COUNT_BYTES: Final = 8
-_TAKEN_AT_ONCE: Final = 10_000
-_WAIT_S: Final = 30.0
+_COUNT_BYTES, _TAKEN_AT_ONCE, _WAIT_S = 8, 10_000, 30.0
 
 
 class Output(NamedTuple):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from benchmarks.peers.failure import PeerError, tail
 from benchmarks.peers.process_figures import JAVA, PYTHON, SessionFigures
@@ -37,8 +37,7 @@ class RunFigures:
     total_s: float
 
 
-@dataclass(frozen=True)
-class _Sample:
+class _Sample(NamedTuple):
     at_s: float
     records: int
     peer: dict[str, float]

@@ -21,10 +21,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from subprocess import PIPE, STDOUT
+from typing import NamedTuple
 
 from statestore.errors import HarnessError
 from statestore.errors.harness import JarsUnavailableError, JavaNotFoundError
@@ -53,8 +53,7 @@ _IVY_SETTINGS = """\
 """
 
 
-@dataclass(frozen=True)
-class _JarSet:
+class _JarSet(NamedTuple):
     """A set of jars; `dependencies` is the inside of Ivy's element of that name."""
 
     name: str

@@ -15,7 +15,7 @@ from statestore.middleware.lineage.tracing.interceptor import BatchTracing
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.headed_stores import HeadedStores
 from tests.support.processors import Passing, PassingColumns
-from tests.support.traced import KeptSpans, traceparent, tree
+from tests.support.traced import KeptSpans, kept_first, traceparent, tree
 
 REMINDER_MS = 60_000
 
@@ -44,10 +44,8 @@ class Join(Processor):
         self.context, self.open = context, context.state_store("open")
 
     def process(self, record: Record[Any, Any]) -> None:
-        kept = self.open.get(record.key)
-        if kept is None:
-            self.open.put(record.key, ValueTimestampHeaders.make(record.value, record.timestamp_ms, record.headers))
-        else:
+        kept = kept_first(self.open, record)
+        if kept is not None:
             headers = link_traces(kept.headers.copy(), record.headers)
             self.context.forward(Record(record.key, f"{kept.value}+{record.value}", record.timestamp_ms, headers))
 

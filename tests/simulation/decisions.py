@@ -7,6 +7,7 @@ what shrinking does, and when other operations were added to the code since it w
 
 from __future__ import annotations
 
+import json
 import random
 from enum import Enum
 from typing import Any, NamedTuple
@@ -100,6 +101,21 @@ class Decision(NamedTuple):
         """Return the decision in words."""
         amount = f" {self.amount}" if self.amount else ""
         return f"{self.effect.value}{amount} at {self.actor} {self.place} #{self.occurrence}"
+
+
+def plan_json(fields: dict[str, Any]) -> str:
+    """Return the fields of a plan, its decisions among them, as one line of JSON."""
+    if fields["decisions"] is not None:
+        fields = {**fields, "decisions": [decision.to_row() for decision in fields["decisions"]]}
+    return json.dumps(fields)
+
+
+def plan_fields(text: str) -> dict[str, Any]:
+    """Return the fields that `plan_json` gave; tuples other than decisions are lists."""
+    fields: dict[str, Any] = json.loads(text)
+    if fields.get("decisions") is not None:
+        fields["decisions"] = tuple(map(Decision.from_row, fields["decisions"]))
+    return fields
 
 
 class Decisions:

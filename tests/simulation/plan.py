@@ -6,14 +6,13 @@ happens in between stands in `decisions`; a plan that was drawn has none, they a
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from statestore.recovery.snapshots.options import RecoveryOptions
-from tests.simulation.decisions import Decision
+from tests.simulation.decisions import Decision, plan_fields, plan_json
 
 MIDDLEWARE: Final = ("middleware",)
 """In place of stores: those that interceptors keep their state in, and what comes out of them."""
@@ -122,19 +121,14 @@ class Plan:
 
     def to_json(self) -> str:
         """Return the plan as one line of JSON."""
-        fields = asdict(self)
-        if self.decisions is not None:
-            fields["decisions"] = [decision.to_row() for decision in self.decisions]
-        return json.dumps(fields)
+        return plan_json(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
         """Return what `to_json` gave."""
-        fields: dict[str, Any] = json.loads(text)
+        fields = plan_fields(text)
         fields["stores"] = tuple(fields["stores"])
         fields["story"] = tuple(Step(**step) for step in fields["story"])
-        if fields.get("decisions") is not None:
-            fields["decisions"] = tuple(map(Decision.from_row, fields["decisions"]))
         return cls(**fields)
 
     def describe(self) -> str:

@@ -13,10 +13,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
 from orders import Order, seeded_orders
-from statestore import Processor, ProcessorContext, Record, Serdes, Topology, ValueTimestampHeaders
+from statestore import Processor, ProcessorContext, Record, Serdes, Topology
 from statestore.middleware.lineage.tracing import TRACEPARENT, Tracing
 from tests.support.headed_stores import HeadedStores
 from tests.support.spark.queries import OrderQuery
+from tests.support.traced import kept_first
 
 LONG_MS = 600_000
 
@@ -28,10 +29,8 @@ class FirstOrders(Processor):
         self.context, self.firsts = context, context.state_store("firsts")
 
     def process(self, record: Record[Any, Any]) -> None:
-        first = self.firsts.get(record.key)
-        if first is None:
-            self.firsts.put(record.key, ValueTimestampHeaders.make(record.value, record.timestamp_ms, record.headers))
-        else:
+        first = kept_first(self.firsts, record)
+        if first is not None:
             self.context.forward(Record(record.key, first.value, record.timestamp_ms, first.headers))
 
 

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
 from opentelemetry.trace import format_span_id, format_trace_id
+
+from statestore import Record, ValueTimestampHeaders
+
+
+def kept_first(store: Any, record: Record[Any, Any]) -> ValueTimestampHeaders[Any] | None:
+    """Return what is kept of a record's key; if nothing is, keep the record with its headers."""
+    kept: ValueTimestampHeaders[Any] | None = store.get(record.key)
+    if kept is None:
+        store.put(record.key, ValueTimestampHeaders.make(record.value, record.timestamp_ms, record.headers))
+    return kept
 
 
 class KeptSpans:

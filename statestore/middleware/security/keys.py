@@ -91,16 +91,35 @@ class HmacKey(SignatureKey):
         return hmac.compare_digest(self.sign(message), signature)
 
 
-class Ed25519PublicKey(SignatureKey):
-    """A public key of Ed25519 (RFC 8032), as 32 bytes or in PEM: verifies, and can't sign."""
+class _Ed25519Key(SignatureKey):
+    """A key of Ed25519."""
 
     algorithm = 2
-    signs = False
+    _is_private: ClassVar[bool]
 
     def __init__(self, key: bytes) -> None:
         """Take the key. Raises ValueError for anything else."""
-        super().__init__(_raw_key(key, private=False))
+        super().__init__(_raw_key(key, private=self._is_private))
         _ = self._verifier
+
+    @cached_property
+    @abstractmethod
+    def _verifier(self) -> ed25519.Ed25519PublicKey: ...
+
+    def verifies(self, message: bytes, signature: bytes) -> bool:
+        """Return whether this is a signature of the message."""
+        try:
+            self._verifier.verify(signature, message)
+        except InvalidSignature:
+            return False
+        return True
+
+
+class Ed25519PublicKey(_Ed25519Key):
+    """A public key of Ed25519 (RFC 8032), as 32 bytes or in PEM: verifies, and can't sign."""
+
+    signs = False
+    _is_private = False
 
     @cached_property
     def _verifier(self) -> ed25519.Ed25519PublicKey:
@@ -110,20 +129,11 @@ class Ed25519PublicKey(SignatureKey):
         """Raise TypeError: only who has the private key can."""
         raise TypeError("a public key can't sign")
 
-    def verifies(self, message: bytes, signature: bytes) -> bool:
-        """Return whether this is a signature of the message."""
-        return _is_signature(self._verifier, message, signature)
 
-
-class Ed25519PrivateKey(SignatureKey):
+class Ed25519PrivateKey(_Ed25519Key):
     """A private key of Ed25519 (RFC 8032), as 32 bytes or in PEM without a password: signs and verifies."""
 
-    algorithm = 2
-
-    def __init__(self, key: bytes) -> None:
-        """Take the key. Raises ValueError for anything else."""
-        super().__init__(_raw_key(key, private=True))
-        _ = self._signer
+    _is_private = True
 
     @cached_property
     def _signer(self) -> ed25519.Ed25519PrivateKey:
@@ -141,10 +151,6 @@ class Ed25519PrivateKey(SignatureKey):
     def sign(self, message: bytes) -> bytes:
         """Return the signature of a message, 64 bytes; always the same one."""
         return self._signer.sign(message)
-
-    def verifies(self, message: bytes, signature: bytes) -> bool:
-        """Return whether this is a signature of the message."""
-        return _is_signature(self._verifier, message, signature)
 
 
 class AesKey(Key):
@@ -218,14 +224,6 @@ class Keyring(Mapping[str, Key]):
 KeyProvider: TypeAlias = "Keyring | Callable[[], Keyring]"
 """A keyring, or a function that returns one, called on the executors: for every shard and micro-batch that needs a key,
 so rings that are slow to get are for the function to keep."""
-
-
-def _is_signature(key: ed25519.Ed25519PublicKey, message: bytes, signature: bytes) -> bool:
-    try:
-        key.verify(signature, message)
-    except InvalidSignature:
-        return False
-    return True
 
 
 def _raw_key(key: bytes, *, private: bool) -> bytes:

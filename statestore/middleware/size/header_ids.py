@@ -30,9 +30,7 @@ __all__ = ["HeaderRegistry"]
 
 _FORMAT: Final = 1
 _MAX_BYTES: Final = 16 << 20
-_MAX_RANGES: Final = 10_000
-_MAX_IDS: Final = 100_000
-_MAX_NAME: Final = 1_000
+_MAX_RANGES, _MAX_IDS, _MAX_NAME = 10_000, 100_000, 1_000
 
 
 class IdRange(NamedTuple):

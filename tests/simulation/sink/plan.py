@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
-from tests.simulation.decisions import Decision
+from tests.simulation.decisions import Decision, plan_fields, plan_json
 
 NAMES = (("a-b", ""), ("a", "b"))
 """Of the queries and their writers."""
@@ -72,18 +70,13 @@ class SinkPlan:
 
     def to_json(self) -> str:
         """Return the plan as one line of JSON."""
-        fields = asdict(self)
-        if self.decisions is not None:
-            fields["decisions"] = [decision.to_row() for decision in self.decisions]
-        return json.dumps(fields)
+        return plan_json(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> SinkPlan:
         """Return what `to_json` gave."""
-        fields: dict[str, Any] = json.loads(text)
+        fields = plan_fields(text)
         fields["story"] = tuple(SinkStep(**step) for step in fields["story"])
-        if fields["decisions"] is not None:
-            fields["decisions"] = tuple(map(Decision.from_row, fields["decisions"]))
         return cls(**fields)
 
     def describe(self) -> str:

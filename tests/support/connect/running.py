@@ -7,9 +7,8 @@ import importlib
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from statestore.errors import StateStoreError
 from tests.support.connect.forms import Json, same_form
@@ -21,8 +20,7 @@ JAVA_NAMES = {"NullValueException": "NullPointerException"}
 """What Kafka throws in place of our errors, where it is not of the same name."""
 
 
-@dataclass(frozen=True)
-class Vector:
+class Vector(NamedTuple):
     """What was asked for, and what came of it; `kind` is the name of its file, without the seed."""
 
     kind: str
