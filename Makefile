@@ -1,6 +1,7 @@
 # Everything a fresh Debian machine with Python and make needs is set up by these targets themselves: the environment in
 # .venv, and Java. A second call finds it done.
 
+SHELL := bash
 PYTHON ?= python3
 ARGS ?=
 RUNS ?= 20
@@ -31,15 +32,17 @@ help: ## say what can be made
 
 # What Spark says of itself in demos: as docs/operating.md has it.
 QUIET := SPARK_SUBMIT_OPTS="-Dlog4j2.configurationFile=file:$(CURDIR)/docs/examples/log4j2.properties"
+# And what its workers print, which no setting removes.
+NO_CHATTER := 2> >(grep -v -e 'Streaming TransformWithStateInPandas Python worker' -e '^$$' >&2)
 
 demo: java $(INSTALLED) ## run the running total example, from files
-	@$(WITH_JAVA) $(QUIET) $(BIN)/python docs/examples/running_total.py
+	@$(WITH_JAVA) $(QUIET) $(BIN)/python docs/examples/running_total.py $(NO_CHATTER)
 
 demo-kafka: java $(INSTALLED) jars ## run it from Kafka to Kafka, with a broker of its own
-	@$(WITH_JAVA) $(QUIET) $(BIN)/python docs/examples/kafka_running_total.py
+	@$(WITH_JAVA) $(QUIET) $(BIN)/python docs/examples/kafka_running_total.py $(NO_CHATTER)
 
 demo-middleware: java $(INSTALLED) jars ## run a stack of middleware around a query, from Kafka to Kafka
-	@$(WITH_JAVA) $(QUIET) $(BIN)/python docs/examples/middleware_stack.py
+	@$(WITH_JAVA) $(QUIET) $(BIN)/python docs/examples/middleware_stack.py $(NO_CHATTER)
 
 # Spark's own processes live for seconds in tests: to optimise their code takes longer than to run it as it is.
 SHORT_LIVED_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
