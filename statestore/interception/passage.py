@@ -167,8 +167,7 @@ class Passage(ABC, Generic[PassedRecord]):
         return hook
 
     @abstractmethod
-    def _rows(self, columns: RecordColumns) -> list[PassedRecord]:
-        """Return columns as records."""
+    def _rows(self, columns: RecordColumns) -> list[PassedRecord]: ...
 
     @abstractmethod
     def _origin(self, record: PassedRecord) -> pa.RecordBatch:

@@ -140,7 +140,8 @@ def stateful(
     location = location_in(spark, state_location)
     asked = _new_metadata(topology, handling, shards, shard_by, settings.get(PARTITIONS) or spark.conf.get(PARTITIONS))
     metadata = _agreed(spark, location, asked, accept_topology_change)
-    local = LocalDirectory.of(local_dir, _memory_budget(spark, memory.state_bytes))
+    budget = () if memory.state_bytes is None else (memory.state_bytes, _concurrent_tasks(spark))
+    local = LocalDirectory.of(local_dir, MemoryBudget(*budget))
     retention = _with_retention(recovery or RecoveryOptions(), spark)
     state = _sharded_state(metadata, location, local, topology, retention, accept_older_checkpoint)
     call = ShardCall(
@@ -210,10 +211,6 @@ def _new_metadata(
         topology.to_json(),
         uses_wall_clock(topology, handling),
     )
-
-
-def _memory_budget(spark: SparkSession, state_bytes: int | None) -> MemoryBudget:
-    return MemoryBudget() if state_bytes is None else MemoryBudget(state_bytes, _concurrent_tasks(spark))
 
 
 def _concurrent_tasks(spark: SparkSession) -> int:

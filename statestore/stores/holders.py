@@ -70,8 +70,6 @@ class _Holder:
 
 
 class _Timestamped(_Holder, Generic[V]):
-    """A value and its timestamp."""
-
     __slots__ = ("_timestamp_ms", "_value")
 
     def __init__(self, value: V, timestamp_ms: int) -> None:

@@ -254,7 +254,6 @@ class DriverState:
             log.missing = "it was on the disk before the driver was made"
 
     def _backing(self, name: str) -> StoreBacking:
-        """Return what a store is built on."""
         return StoreBacking(
             self._pending[name],
             self.logs[name] if self._is_logged(name) else None,

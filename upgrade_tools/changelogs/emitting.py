@@ -108,7 +108,6 @@ class Emission:
         return Emitted(stores, tuple(notes))
 
     def _parts(self, specs: Sequence[StoreSpec]) -> Iterator[tuple[StoreSpec, int, OpenStore]]:
-        """Yield each store of each part."""
         for part in self.state.parts if specs else ():
             with self.state.open(part, specs) as stores:
                 for spec in specs:

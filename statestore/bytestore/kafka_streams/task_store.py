@@ -93,7 +93,6 @@ class TaskStore:
         return Committed(committed.changelog_offset) if LAYOUTS[self._spec.kind].keeps_versions else committed
 
     def _whole(self) -> ByteStore:
-        """Return the byte store over all databases."""
         if not has_segment_directories(self._spec.kind):
             return self._databases[_WHOLE_STORE].store
         segments = {segment_id: database.store for segment_id, database in self._databases.items()}

@@ -211,8 +211,9 @@ class CloudEvents(Interceptor):
         """Write the attributes into headers. Raises CloudEventRefusedError if a callable returns what none can be."""
         if self._emits and self._is_ours(record.topic):
             pairs = dict(_pairs(self._event(record)))
-            for name in {header.key for header in record.headers if self._is_stale(header.key) or header.key in pairs}:
-                record.headers.remove(name)
+            for name in {header.key for header in record.headers}:
+                if name in pairs or (name.startswith(CE_PREFIX) and name not in self._carried):
+                    record.headers.remove(name)
             for name, content in pairs.items():
                 record.headers.add(name, content)
         return (record,)
@@ -238,9 +239,6 @@ class CloudEvents(Interceptor):
 
     def _is_ours(self, topic: str) -> bool:
         return self._topics is None or topic in self._topics
-
-    def _is_stale(self, name: str) -> bool:
-        return name.startswith(CE_PREFIX) and name not in self._carried
 
     def _event(self, record: EmittedRecord) -> dict[str, Any]:
         attributes: dict[str, Any] = {}

@@ -131,7 +131,7 @@ def polyglot_serde(
     `default` have no format. Its functions raise SerializationError and DeserializationError, and for want of a format
     UnknownContentTypeError.
     """
-    known = {_given(name).type: _as_format(one) for name, one in formats.items()}
+    known = {_given(name).type: one if isinstance(one, Format) else Format(one) for name, one in formats.items()}
     for name in (writes, *([] if default is None else [default])):
         content_type = _given(name)
         if content_type.type not in known:
@@ -146,10 +146,6 @@ def _given(name: str) -> ContentType:
         return ContentType.parse(name.encode())
     except DeserializationError as cause:
         raise ValueError(str(cause)) from cause
-
-
-def _as_format(given: Format | Serde[Any]) -> Format:
-    return given if isinstance(given, Format) else Format(given)
 
 
 @dataclass(frozen=True)

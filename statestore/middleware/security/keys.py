@@ -92,8 +92,6 @@ class HmacKey(SignatureKey):
 
 
 class _Ed25519Key(SignatureKey):
-    """A key of Ed25519."""
-
     algorithm = 2
     _is_private: ClassVar[bool]
 

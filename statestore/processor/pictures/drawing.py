@@ -5,7 +5,7 @@ Topics are round, processors are boxes, and state stores are dashed; one that se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Protocol
@@ -79,7 +79,8 @@ def draw(nodes: Sequence[DrawnNode]) -> str:
             left += shape.width + _GAP
         top += max(shape.height for shape in rows[row]) + _BETWEEN_ROWS
     height = top - _BETWEEN_ROWS + _PADDING if rows else 0
-    drawn = [*map(_edge, _edges(shapes)), *map(_drawn, shapes)]
+    edges = [_edge(above, shape) for shape in shapes for above in shape.above]
+    drawn = [*edges, *map(_drawn, shapes)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="sans-serif" font-size="13" fill="none" '
@@ -114,12 +115,7 @@ def _shapes(nodes: Sequence[DrawnNode]) -> list[_Shape]:
     return shapes
 
 
-def _edges(shapes: Iterable[_Shape]) -> Iterable[tuple[_Shape, _Shape]]:
-    return ((above, shape) for shape in shapes for above in shape.above)
-
-
-def _edge(ends: tuple[_Shape, _Shape]) -> str:
-    above, below = ends
+def _edge(above: _Shape, below: _Shape) -> str:
     dashed = ' stroke-dasharray="4 3"' if below.form == _DASHED else ""
     return (
         f'<line x1="{above.x + above.width / 2:.0f}" y1="{above.y + above.height:.0f}" '

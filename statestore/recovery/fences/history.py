@@ -120,7 +120,6 @@ class Histories:
         return self._line_from([], epoch) if tip is None else self._line_of(tip)
 
     def _line_of(self, tip: Fence, *, has_made: bool = True) -> Line:
-        """Return the line that ends at a fence."""
         ancestors: list[Fence] = []
         fence: Fence | None = tip
         epoch = tip.epoch

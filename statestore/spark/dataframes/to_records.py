@@ -255,7 +255,6 @@ class _Found:
         return self._refused(problem), None
 
     def _column(self, role: str, asked: ColumnOrName) -> tuple[Column, DataType | None]:
-        """Return a column with its type, None if it is not one."""
         if isinstance(asked, str) and not {".", "`"} & set(asked) and asked.lower() not in self._names:
             return self._refused(f"{role}: there is no column {asked!r}; there are {', '.join(self._df.columns)}"), None
         if not isinstance(asked, str | Column):

@@ -192,13 +192,10 @@ def _type_name(schema: Schema | None) -> str | None:
 
 def _schema_and_type(data_type: str | T.DataType | Schema) -> tuple[Schema, T.DataType]:
     if isinstance(data_type, Schema):
-        return data_type, _spark_type(data_type)
+        # Spark has no time of the day.
+        return data_type, from_arrow_type(type_of_schema(data_type, time_type=pa.int32()))
     spark_type = T.DataType.fromDDL(data_type) if isinstance(data_type, str) else data_type
     return _schema(spark_type), spark_type
-
-
-def _spark_type(schema: Schema) -> T.DataType:
-    return from_arrow_type(type_of_schema(schema, time_type=pa.int32()))  # Spark has no time of the day
 
 
 def _element(schema: Schema | None, outer: Schema) -> Schema:
@@ -206,7 +203,6 @@ def _element(schema: Schema | None, outer: Schema) -> Schema:
 
 
 def _schema(spark_type: T.DataType) -> Schema:
-    """Return the schema of a type, with nulls in all of it."""
     if isinstance(spark_type, T.DecimalType):
         return Schema.decimal(spark_type.scale, optional=True)
     if isinstance(spark_type, T.DateType | T.TimestampType):

@@ -123,6 +123,5 @@ def _batch(parts: Sequence[pa.RecordBatch], starts: Integers, rows: Integers) ->
 
 
 def _rows(part: pa.RecordBatch, rows: Integers) -> pa.RecordBatch:
-    """Return some records of a part."""
     in_a_row = bool((np.diff(rows) == 1).all())
     return part.slice(int(rows[0]), len(rows)) if in_a_row else part.take(pa.array(rows))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from statestore.testing.faults.fault import Effect, Fault, FileKind, Point
+from statestore.testing.faults.fault import Effect, FileKind, Point
 from statestore.testing.faults.injector import POWER_OFF, fault_text
 from statestore.testing.faults.journal import Firing
 from statestore.testing.faults.plan import FaultPlan
@@ -53,11 +53,8 @@ def _explains(plan: FaultPlan, firing: Firing, failure: str) -> bool:
         return True
     if fault.effect is Effect.CORRUPT and fault.point in (Point.READ, Point.FETCH):
         return names_damage(failure, firing.at)
-    return fault_text(firing.fault) in failure and _is_due(fault, failure)
-
-
-def _is_due(fault: Fault, failure: str) -> bool:
-    return _DUE[fault.point.value.partition(".")[0]].search(failure) is not None
+    due = _DUE[fault.point.value.partition(".")[0]]
+    return fault_text(firing.fault) in failure and due.search(failure) is not None
 
 
 def names_damage(failure: str, name: str) -> bool:
