@@ -23,7 +23,8 @@ from statestore.middleware.lineage.trail import PaperTrail
 from statestore.middleware.schemas.cloud_events import CloudEvents
 from statestore.middleware.schemas.polyglot import Format, polyglot_serde
 from statestore.middleware.schemas.schema_registry import IdPlace, Md5Registry, avro_serde
-from statestore.middleware.security.auth import Authentication, Authorization, TokenKey
+from statestore.middleware.security.auth import Authentication, TokenKey
+from statestore.middleware.security.authorization import Authorization
 from statestore.middleware.security.cedar import CedarPolicy
 from statestore.middleware.security.encryption import Encryption, HeaderEncryption
 from statestore.middleware.security.keys import AesKey, Ed25519PrivateKey, HmacKey, Keyring

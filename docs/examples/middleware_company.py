@@ -18,7 +18,8 @@ from statestore import Processor, ProcessorContext, Record, Serdes, Stores, Topo
 from statestore.middleware import Chain
 from statestore.middleware.lineage.tracing import Tracing
 from statestore.middleware.schemas.schema_registry import IdPlace, TopicRegistry, avro_serde
-from statestore.middleware.security.auth import AccessRequest, Authentication, Authorization, TokenKey
+from statestore.middleware.security.auth import Authentication, TokenKey
+from statestore.middleware.security.authorization import AccessRequest, Authorization
 from statestore.middleware.security.encryption import Encryption, encrypted_serde
 from statestore.middleware.security.keys import AesKey, Ed25519PrivateKey, Keyring
 from statestore.middleware.security.signing import Signing

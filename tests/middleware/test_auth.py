@@ -20,16 +20,8 @@ from statestore.errors.middleware import ChainIncompleteError, ChainOrderError, 
 from statestore.headers import Headers
 from statestore.interception.chain import chain_of
 from statestore.middleware import Chain
-from statestore.middleware.security.auth import (
-    CLAIMS_HEADER,
-    TOKEN_HEADER,
-    AccessDecision,
-    AccessRequest,
-    Authentication,
-    Authorization,
-    TokenKey,
-    claims_of,
-)
+from statestore.middleware.security.auth import CLAIMS_HEADER, TOKEN_HEADER, Authentication, TokenKey, claims_of
+from statestore.middleware.security.authorization import AccessDecision, AccessRequest, Authorization
 from statestore.middleware.security.cedar import CedarPolicy
 from statestore.middleware.security.keys import HmacKey, Keyring
 from statestore.processor.chain_client import ChainClient

@@ -35,7 +35,8 @@ from statestore.middleware.schemas.cloud_events import CE_PREFIX, STRUCTURED, Cl
 from statestore.middleware.schemas.content_type import CONTENT_TYPE
 from statestore.middleware.schemas.schema_registry import SchemaInterceptor, plain_avro_serde
 from statestore.middleware.schemas.schema_registry.ids import VALUE_SCHEMA_ID
-from statestore.middleware.security.auth import CLAIMS_HEADER, TOKEN_HEADER, Authentication, Authorization, claims_of
+from statestore.middleware.security.auth import CLAIMS_HEADER, TOKEN_HEADER, Authentication, claims_of
+from statestore.middleware.security.authorization import Authorization
 from statestore.middleware.security.encryption import Encryption, HeaderEncryption
 from statestore.middleware.security.signing import Signing
 from statestore.middleware.size.claim_check import ClaimCheck

@@ -14,7 +14,8 @@ import pytest
 from statestore import Serdes, Topology
 from statestore.errors import AccessDeniedError, StateStoreError
 from statestore.middleware import Chain, FailureHandling
-from statestore.middleware.security.auth import TOKEN_HEADER, Authentication, Authorization, TokenKey, claims_of
+from statestore.middleware.security.auth import TOKEN_HEADER, Authentication, TokenKey, claims_of
+from statestore.middleware.security.authorization import Authorization
 from statestore.middleware.security.cedar import CedarPolicy
 from statestore.middleware.security.encryption import Encryption, HeaderEncryption, encrypted_serde, open_header
 from statestore.middleware.security.keys import AesKey, Ed25519PrivateKey, Ed25519PublicKey, HmacKey, Keyring

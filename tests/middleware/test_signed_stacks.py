@@ -25,7 +25,8 @@ from statestore.middleware.lineage.tracing import TRACEPARENT, Tracing
 from statestore.middleware.lineage.trail import PaperTrail
 from statestore.middleware.schemas.cloud_events import CloudEvents
 from statestore.middleware.schemas.schema_registry import SchemaInterceptor, plain_avro_serde
-from statestore.middleware.security.auth import TOKEN_HEADER, Authentication, Authorization
+from statestore.middleware.security.auth import TOKEN_HEADER, Authentication
+from statestore.middleware.security.authorization import Authorization
 from statestore.middleware.security.encryption import Encryption, HeaderEncryption
 from statestore.middleware.security.signing import SIGNATURE_HEADER, Signing
 from statestore.middleware.size.claim_check import ClaimCheck

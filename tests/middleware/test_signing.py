@@ -23,7 +23,8 @@ from statestore.middleware.lifetime.expiry import ExpiryHeader
 from statestore.middleware.lineage.chargeback import Chargeback
 from statestore.middleware.lineage.tracing import TRACEPARENT
 from statestore.middleware.lineage.trail import PaperTrail
-from statestore.middleware.security.auth import TOKEN_HEADER, Authentication, Authorization
+from statestore.middleware.security.auth import TOKEN_HEADER, Authentication
+from statestore.middleware.security.authorization import Authorization
 from statestore.middleware.security.canonical import canonical_bytes
 from statestore.middleware.security.cedar import CedarPolicy
 from statestore.middleware.security.encryption import HeaderEncryption

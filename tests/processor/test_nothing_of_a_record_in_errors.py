@@ -25,7 +25,8 @@ from statestore.middleware.lineage.tracing.interceptor import Tracing
 from statestore.middleware.lineage.trail import TRAIL_HEADER, PaperTrail
 from statestore.middleware.schemas.cloud_events import CloudEvents
 from statestore.middleware.schemas.content_type import CONTENT_TYPE
-from statestore.middleware.security.auth import CLAIMS_HEADER, TOKEN_HEADER, Authentication, Authorization, TokenKey
+from statestore.middleware.security.auth import CLAIMS_HEADER, TOKEN_HEADER, Authentication, TokenKey
+from statestore.middleware.security.authorization import Authorization
 from statestore.middleware.security.encryption import ENCRYPTION_HEADER, Encryption, HeaderEncryption, encrypted_serde
 from statestore.middleware.security.keys import AesKey, HmacKey, Keyring
 from statestore.middleware.security.signing import SIGNATURE_HEADER, Signing

@@ -1,7 +1,7 @@
-"""Who a record is of, and whether they may: tokens checked before state, and a policy asked.
+"""Who a record is of: tokens checked before state.
 
 `Authentication` checks the token that a record brings along (a JSON Web Token, RFC 7519), and leaves what it says in a
-header that nobody else can have put there; `claims_of` reads it. `Authorization` asks a policy about each record.
+header that nobody else can have put there; `claims_of` reads it, and `authorization` asks a policy about it.
 """
 
 from __future__ import annotations
@@ -9,20 +9,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
-from statestore.errors import AccessDeniedError, RecordRefusedError, TokenRefusedError
-from statestore.format.binary_columns import row_objects
+from statestore.errors import RecordRefusedError, TokenRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
-from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
 from statestore.middleware.clock import system_time_ms
 from statestore.middleware.extras import extra
 from statestore.middleware.marked_columns import with_header_where
@@ -40,10 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TOKEN_HEADER",
-    "AccessDecision",
-    "AccessRequest",
     "Authentication",
-    "Authorization",
     "TokenKey",
     "claims_of",
 ]
@@ -393,16 +388,17 @@ def claims_of(headers: Headers) -> Mapping[str, Any]:
     that can't be read.
     """
     header = headers.last_header(CLAIMS_HEADER)
-    return _read_claims(None if header is None else header.value)
+    return read_claims(None if header is None else header.value)
 
 
-_NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
+NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @lru_cache(maxsize=1000)
-def _read_claims(data: bytes | None) -> Mapping[str, Any]:
+def read_claims(data: bytes | None) -> Mapping[str, Any]:
+    """Return what the header with claims says; nothing if there is none. Raises TokenRefusedError."""
     if data is None:
-        return _NO_CLAIMS
+        return NO_CLAIMS
     problem = "its claims can't be read"
     if len(data) > _CLAIMS_BYTES_MAX:
         raise TokenRefusedError(reason=problem)
@@ -413,129 +409,6 @@ def _read_claims(data: bytes | None) -> Mapping[str, Any]:
     if not isinstance(claims, dict):
         raise TokenRefusedError(reason=problem)
     return MappingProxyType(claims)
-
-
-@dataclass(frozen=True)
-class AccessRequest:
-    """What a policy is asked: may whoever these claims are of do this?"""
-
-    claims: Mapping[str, Any]
-    """What Authentication kept of the token; empty without one. Not to be changed."""
-    action: str
-    topic: str
-    """The topic that the record came from."""
-    key: bytes | None
-    headers: Headers
-    """The record's, without its token. Not to be changed."""
-
-    @property
-    def principal(self) -> str | None:
-        """Who the token is of, its claim `sub`; None for nobody."""
-        found = self.claims.get(_SUBJECT)
-        return found if isinstance(found, str) else None
-
-
-@dataclass(frozen=True)
-class AccessDecision:
-    """What a policy says, and why: the reason stands in the dead letter."""
-
-    allowed: bool
-    reason: str = ""
-
-
-Policy: TypeAlias = Callable[[AccessRequest], "bool | AccessDecision"]
-"""A function of a request that says whether it is allowed. It travels to the executors.
-
-Which headers it looks at may stand in its attribute `goes_by`: signing behind it has to sign them then.
-"""
-
-_POLICY_PROPERTIES: Final = ConfigDef(
-    Property("policy", ConfigType.CLASS, doc="module:function"),
-    Property("audit.topic", ConfigType.STRING, None),
-    Property("action", ConfigType.STRING, None),
-    Property("authenticated", ConfigType.BOOLEAN, None),
-)
-_REASON_MAX: Final = 500
-
-
-class Authorization(Interceptor):
-    """Asks a policy about each record that is ingested, and refuses those that it does not allow.
-
-    Whatever else than True, or a decision that allows, is a denial; so is whatever the policy raises, whose class
-    is in the reason. What a RecordRefusedError of its own says is left as it is.
-
-    Args:
-        policy: a function of an AccessRequest.
-        authenticated: whether it is asked about claims, which something of kind "token" behind it has to have checked:
-            without, anybody could have written them. False is for policies that look at other headers and topics only.
-        audit_topic: where refused records go instead of the query's dead letters, as they came.
-        action: what records do, for the policy.
-    """
-
-    kind = "authorization"
-    needs: ClassVar[Mapping[str, str]] = {
-        "token": "claims that nobody has checked are those that anybody has written. If the policy does not look at "
-        "them, say authenticated=False"
-    }
-
-    def __init__(
-        self, policy: Policy, *, authenticated: bool = True, audit_topic: str | None = None, action: str = "write"
-    ) -> None:
-        """Raise TypeError for a policy that can't be called."""
-        if not callable(policy):
-            raise TypeError(f"policy must be a function of an AccessRequest, not {type(policy).__name__}")
-        if not authenticated:
-            self.needs = {}  # type: ignore[misc]
-        self._policy: Final = policy
-        self.goes_by = ("*", *getattr(policy, "goes_by", ()))
-        self._authenticated: Final = authenticated
-        self._audit_topic: Final = audit_topic
-        self._action: Final = action
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of `statestore.authorization.*`: the arguments, with dots for underscores. Raises ConfigException.
-
-        `policy` is module:function.
-        """
-        return made_of(cls, cls.kind, _POLICY_PROPERTIES, config)
-
-    def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
-        """Ask about a record. Raises AccessDeniedError."""
-        self._check(claims_of(record.headers), record.topic, record.key, record.headers)
-        return (record,)
-
-    def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
-        """Ask about each record."""
-        columns = (records.header(CLAIMS_HEADER), records.topic, records.key, records.headers)
-        for claims, topic, key, headers in zip(*map(row_objects, columns), strict=True):
-            self._check(_read_claims(claims), topic, key, Headers.from_bytes(headers))
-        return records
-
-    def _check(self, claims: Mapping[str, Any], topic: str, key: bytes | None, headers: Headers) -> None:
-        request = AccessRequest(claims if self._authenticated else _NO_CLAIMS, self._action, topic, key, headers)
-        try:
-            decision = self._policy(request)
-        except RecordRefusedError:
-            raise
-        except Exception as cause:
-            raise self._denied(request, f"the policy failed: {type(cause).__name__}") from cause
-        if isinstance(decision, AccessDecision):
-            if decision.allowed is not True:
-                raise self._denied(request, decision.reason or "the policy denies it")
-        elif decision is not True:
-            why = "denies it" if decision is False else f"answered with {type(decision).__name__}, not with a bool"
-            raise self._denied(request, f"the policy {why}")
-
-    def _denied(self, request: AccessRequest, reason: str) -> AccessDeniedError:
-        principal = None if request.principal is None else request.principal[:_REASON_MAX]
-        return AccessDeniedError(
-            principal=principal,
-            action=request.action,
-            topic=request.topic,
-            reason=reason[:_REASON_MAX],
-            audit_topic=self._audit_topic,
-        )
 
 
 def _time_ms(claims: Mapping[str, Any], name: str) -> int | None:

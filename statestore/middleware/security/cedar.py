@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from statestore.headers.record_headers import Headers
 from statestore.middleware.extras import extra
-from statestore.middleware.security.auth import AccessDecision, AccessRequest
+from statestore.middleware.security.authorization import AccessDecision, AccessRequest
 
 with extra("cedar"):
     import cedarpy
