@@ -11,6 +11,7 @@ import pytest
 
 import upgrade_tools.errors  # noqa: F401  # its classes are below the root, too
 from statestore import errors
+from statestore.errors.readable import record_place
 from tests.support.documentation import ROOT
 
 LIBRARY = ROOT / "statestore"
@@ -90,3 +91,15 @@ def test_the_library_names_no_option_of_a_command_line_but_in_a_whole_command() 
             continue
         for text in texts(path):
             assert not re.search(r"(?<![-\w])--[a-z]", re.sub(r"`[^`]*`", "", text)), (path, text)
+
+
+@pytest.mark.parametrize(
+    ("offset", "place"),
+    [
+        (17, "record orders-0 at offset 17"),
+        (10**15 - 1, "record orders-0 at offset 999999999999999"),
+        (1_767_603_600_000_000, "record orders-0 of 2026-01-05 09:00:00 UTC (offset 1767603600000000)"),
+    ],
+)
+def test_an_offset_that_was_made_of_a_time_is_told_as_that(offset: int, place: str) -> None:
+    assert record_place("orders", 0, offset) == place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from statestore.errors.readable import facts_in_words
+from statestore.errors.readable import facts_in_words, record_place
 from statestore.errors.root import StateStoreError, field, text
 
 
@@ -65,7 +65,7 @@ class RecordError(StateStoreError):
 
     @property
     def _place(self) -> str:
-        return f"record {self.topic}-{self.partition} at offset {self.offset}" if self.topic else ""
+        return record_place(self.topic, self.partition, self.offset) if self.topic else ""
 
     @property
     def _facts(self) -> str:

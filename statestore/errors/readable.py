@@ -20,6 +20,8 @@ _LAST_YEAR: Final = 9999
 _DAYS_OF_400_YEARS: Final = 146_097
 _MS_A_DAY: Final = 86_400_000
 _DIGEST_HEX: Final = 16
+_FIRST_MADE_OF_TIME: Final = 10**15
+"""In September 2001."""
 
 
 def utc_text(timestamp_ms: int) -> str:
@@ -36,6 +38,16 @@ def listed(problems: list[str]) -> str:
     if len(problems) == 1:
         return problems[0]
     return "; ".join(f"({number}) {problem}" for number, problem in enumerate(problems, 1))
+
+
+def record_place(topic: str | None, partition: int | None, offset: int | None) -> str:
+    """Return where a record is, as people look for it.
+
+    No partition has so many records that an offset reaches 10**15: it was made of the time of a row, in microseconds.
+    """
+    if offset is None or offset < _FIRST_MADE_OF_TIME:
+        return f"record {topic}-{partition} at offset {offset}"
+    return f"record {topic}-{partition} of {utc_text(offset // 1000)} (offset {offset})"
 
 
 def record_facts(

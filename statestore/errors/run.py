@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import InitVar
 
 from statestore.errors.data import RecordError
-from statestore.errors.readable import listed, user_line, utc_text
+from statestore.errors.readable import listed, record_place, user_line, utc_text
 from statestore.errors.root import StateStoreError, field, text
 
 
@@ -173,41 +173,44 @@ class RecordColumnsError(InputError):
         return listed(self.problems)
 
 
-class InputHeadersError(InputError):
-    """A header of a record is not one that Kafka has: the one at `index`, counted from 0."""
+class InputRecordError(InputError):
+    """A record of the input can't be processed."""
 
     topic: str
     partition: int
     offset: int
+
+    @property
+    def _record(self) -> str:
+        return record_place(self.topic, self.partition, self.offset)
+
+
+class InputHeadersError(InputRecordError):
+    """A header of a record is not one that Kafka has: the one at `index`, counted from 0."""
+
     index: int
     problem: str
     message: str = text(
-        "record {topic}-{partition} at offset {offset}: its header {index} {problem}. Leave such headers out before "
+        "{_record}: its header {index} {problem}. Leave such headers out before "
         "stateful(): filter(headers, h -> h.key is not null)"
     )
 
 
-class NullKeyError(InputError):
+class NullKeyError(InputRecordError):
     """A record without a key reached a topology that places records by key."""
 
-    topic: str
-    partition: int
-    offset: int
     message: str = text(
-        "record {topic}-{partition} at offset {offset} has a null key, and records are placed by key. Filter such "
+        "{_record} has a null key, and records are placed by key. Filter such "
         'records out, give them a key, or place records by partition (shard_by="partition")'
     )
 
 
-class InvalidTimestampError(InputError):
+class InvalidTimestampError(InputRecordError):
     """A record has no timestamp or a negative one."""
 
-    topic: str
-    partition: int
-    offset: int
     timestamp_ms: int | None
     message: str = text(
-        "record {topic}-{partition} at offset {offset} has the timestamp {timestamp_ms}; a timestamp must not be "
+        "{_record} has the timestamp {timestamp_ms}; a timestamp must not be "
         "null or negative. Filter such records out or give them a timestamp before stateful()"
     )
 
@@ -218,7 +221,7 @@ class FutureTimestampError(InvalidTimestampError):
     timestamp_ms: int
     max_ahead_ms: int
     message: str = text(
-        "record {topic}-{partition} at offset {offset} has the timestamp {timestamp_ms}, {_when}, more than {_bound} "
+        "{_record} has the timestamp {timestamp_ms}, {_when}, more than {_bound} "
         "ahead of the clock: it would end all windows and times to live for good. Milliseconds that were cast as "
         "seconds are made timestamps by timestamp_millis() instead; if the time is right, give stateful() a larger "
         "max_timestamp_ahead_ms, or None for no bound; else filter such records out before stateful()"

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from statestore.errors import DataException, RecordRefusedError
-from statestore.errors.readable import content_facts, facts_in_words
+from statestore.errors.readable import content_facts, facts_in_words, record_place
 from statestore.headers import Headers
 
 Refusal: TypeAlias = "RecordRefusedError | DataException"
@@ -64,7 +64,7 @@ class FailedRecord:
             return "what belongs to no record"
         if self.offset is None:
             return f"a record to topic {self.topic}"
-        return f"record {self.topic}-{self.partition} at offset {self.offset}"
+        return record_place(self.topic, self.partition, self.offset)
 
     @property
     def facts(self) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from statestore.errors import DeserializationError
-from statestore.errors.readable import shape_of
+from statestore.errors.readable import record_place, shape_of
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ConsumerRecord
 
@@ -56,7 +56,7 @@ class WrappedValueImporter:
         try:
             payload = self.import_value(record.value, headers)
         except DeserializationError as cause:
-            where = f"record {record.topic}-{record.partition} at offset {record.offset}"
+            where = record_place(record.topic, record.partition, record.offset)
             raise DeserializationError(f"{where}: {cause}") from cause.__cause__
         return ConsumerRecord(
             record.topic,

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.errors import DeserializationError, SerializationError, TopologyError
+from statestore.errors.readable import record_place
 from statestore.format.binary_columns import Flags, Integers, row_sizes
 from statestore.format.serde import Serde, columns_of
 from statestore.format.serde_columns import BYTES_COLUMNS, DOUBLE_COLUMNS, INT64_COLUMNS, STRING_COLUMNS, ColumnSerde
@@ -193,4 +194,4 @@ def _describe(records: RecordColumns) -> str:
     if records.origin is None:
         return doing
     topic, partition, offset = (column[0].as_py() for column in records.origin.columns[:3])
-    return f"{doing} from {topic}-{partition} at offset {offset} on"
+    return f"{doing}, the first of them {record_place(topic, partition, offset)}"

@@ -18,7 +18,7 @@ from statestore.errors import (
     StateStoreError,
     TopologyError,
 )
-from statestore.errors.readable import facts_in_words, record_facts, shape_of, user_line
+from statestore.errors.readable import facts_in_words, record_facts, record_place, shape_of, user_line
 from statestore.errors.run import UnknownTopicError
 from statestore.errors.state import LocalStateCorruptedError
 from statestore.format.binary_columns import Integers
@@ -492,7 +492,7 @@ class Task:
         if not self._goes_on(FailureStage.DESERIALIZATION, node.name, cause, came):
             facts = {**record_facts(*came), "at": user_line(cause.__cause__ or cause)}
             raise DeserializationError(
-                f"source {node.name!r} can't read record {topic}-{partition} at offset {offset} "
+                f"source {node.name!r} can't read {record_place(topic, partition, offset)} "
                 f"({facts_in_words(facts)}): {cause}. Nothing was committed. Mend the record or the serde, or start "
                 'with FailureHandling(deserialization="skip") to leave such records out, or "dead_letter" to put them '
                 "out to a topic of their own",
