@@ -79,7 +79,7 @@ def test_a_checkpoint_that_is_behind_is_refused_until_it_is_accepted(shard: Shar
     with pytest.raises(CheckpointBehindError, match="version 1 in the Spark checkpoint, but version 2") as behind:
         put(again(shard, "run2"), old, b"fork")
     assert (behind.value.version, behind.value.found) == (1, 2)
-    assert "run run1" in behind.value.writer
+    assert "run run1" in behind.value.by
     assert files(shard) == before
     accepted = again(shard, "run3", accept_older_checkpoint=True)
     forked = put(accepted, old, b"fork")
