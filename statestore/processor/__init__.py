@@ -3,7 +3,7 @@
 topology        Topology, which a user declares; nodes: what is in it
 processor       what a user writes; context, record, punctuation, processor_metadata, counted:
                 what is handed to it
-task            runs a topology over the records of a shard; task_stores: its stores
+task            runs a topology over the records of a shard; task_stores: its stores; failing_records: those that fail
 earlier_times   what was seen of event time before the state was rescaled
 receivers       what each kind of node does with a record; column_receivers: with records in columns
 interceptors    what interceptors have of a task, and their hooks for records that are no bytes

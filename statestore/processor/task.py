@@ -5,26 +5,22 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from statestore.errors import (
-    DeserializationError,
     ProcessorError,
-    RecordRefusedError,
-    SerializationError,
     StateStoreError,
     TopologyError,
 )
-from statestore.errors.readable import facts_in_words, record_facts, record_place, shape_of, user_line
 from statestore.errors.run import UnknownTopicError
 from statestore.errors.state import LocalStateCorruptedError
 from statestore.format.binary_columns import Integers
 from statestore.headers.topic_columns import Send, SinkFields, SourceFields, sink_records, source_batch, source_records
-from statestore.interception.failed_record import FailureStage, Refusal, stage_of
-from statestore.interception.failures import FAIL_ALWAYS, FailureHandling, TaskFailures, cause_of
+from statestore.interception.failed_record import FailureStage
+from statestore.interception.failures import FAIL_ALWAYS, FailureHandling, TaskFailures
 from statestore.interception.ingest_function import header_converter_of
 from statestore.processor.column_receivers import (
     ColumnSource,
@@ -36,13 +32,13 @@ from statestore.processor.column_receivers import (
 )
 from statestore.processor.context import BatchReceiver, ProcessorContext, Receiver, TaskRecordContext
 from statestore.processor.earlier_times import earlier_times
+from statestore.processor.failing_records import FailingRecords
 from statestore.processor.interceptors import TaskInterceptors
-from statestore.processor.nodes import ProcessorNode, SinkNode, SourceNode
+from statestore.processor.nodes import ProcessorNode, SourceNode
 from statestore.processor.processor import BatchProcessor, Processor
 from statestore.processor.processor_metadata import ProcessorMetadata
 from statestore.processor.punctuation import NEVER_MS, Punctuations, Schedule
 from statestore.processor.receivers import SourceReceiver, locate_failures, sink_receiver, source_receiver
-from statestore.processor.record import Record
 from statestore.processor.task_stores import flush_stores
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuation, RecordedPunctuations
@@ -116,12 +112,13 @@ class Task:
         send = send or (lambda *record: self.outputs.append(record))
         send_batch = send_batch or (lambda batch: self.outputs.extend(sink_records(batch)))
         self.failures = TaskFailures(handling, shard, send)
+        self._failing = FailingRecords(self.failures, context, lambda: self._interceptors)
         self._interceptors = TaskInterceptors(
-            topology.interceptors.values(), shard, context, stores, self._punctuations, self._refused, earlier
+            topology.interceptors.values(), shard, context, stores, self._punctuations, self._failing.refused, earlier
         )
         self._header_converter = header_converter_of(self._interceptors.interceptors)
         self._ingest = self._interceptors.ingest
-        self._emission = self._interceptors.emission(send, send_batch, self._current)
+        self._emission = self._interceptors.emission(send, send_batch, self._failing.current)
         self._processors: dict[str, Processor] = {}
         """Those whose `init` was called."""
         self._contexts: list[ProcessorContext] = []
@@ -207,7 +204,7 @@ class Task:
             try:
                 sources[record[0]](record)
             except ProcessorError as error:
-                self._failed(record, error)
+                self._failing.failed(record, error)
             if context.stream_time_ms >= stream_time.next_ms:
                 self.punctuation_count += stream_time.punctuate(context.stream_time_ms, self._punctuate)
             if outlet.waiting:
@@ -357,7 +354,7 @@ class Task:
         batch_receivers: dict[str, BatchReceiver] = {}
         for sink in topology.sinks.values():
             send, send_batch, before = self._emission.send, self._emission.send_batch, self._interceptors.sending
-            receiver = receivers[sink.name] = sink_receiver(sink, send, context, self._unwritable, before)
+            receiver = receivers[sink.name] = sink_receiver(sink, send, context, self._failing.unwritable, before)
             batch_receivers[sink.name] = sink_batches(
                 sink, send_batch, receiver, context, is_by_rows=before is not None
             )
@@ -434,7 +431,7 @@ class Task:
 
         earlier = earlier_times(self._earlier, SHARD_CLOCK)
         consumers = self._interceptors.consuming(below(receivers))
-        receive = source_receiver(source, consumers, context, self._unreadable, earlier)
+        receive = source_receiver(source, consumers, context, self._failing.unreadable, earlier)
         takes_batches = any(name in made and isinstance(made[name][0], BatchProcessor) for name in children)
         columns = ColumnSource(source, below(batch_receivers), earlier) if takes_batches else None
         for topic in source.topics or (None,):
@@ -468,58 +465,6 @@ class Task:
     def _punctuate(self, schedule: Schedule, now_ms: int) -> None:
         self._context.leave_record(now_ms, f"in a punctuation at {now_ms} ms")
         locate_failures(schedule.node, schedule.punctuator, self._context)(now_ms)
-
-    def _current(self) -> SourceFields | None:
-        """Return the input record that is being processed, as it came if that is at hand; None if there is none."""
-        return (self._ingest.current or self._context.source) if self._context.topic else None
-
-    def _original(self) -> SourceFields | None:
-        """Return the input record that is being processed, as it came; None if there is none."""
-        source = self._current()
-        return None if source is None else self._ingest.original(*source[:3]) or source
-
-    def _failed(self, record: SourceFields, error: ProcessorError) -> None:
-        """Take care of a record that a processor failed on, or raise the error."""
-        source = self._ingest.original(*record[:3]) or record
-        is_users = error.node not in self._interceptors.names
-        cause = cause_of(error)
-        if not is_users or not self._goes_on(FailureStage.PROCESSING, error.node, cause, source):
-            raise error
-
-    def _unreadable(self, node: SourceNode, source: SourceFields, cause: DeserializationError) -> None:
-        topic, partition, offset = source[:3]
-        came = self._ingest.original(topic, partition, offset) or source
-        if not self._goes_on(FailureStage.DESERIALIZATION, node.name, cause, came):
-            facts = {**record_facts(*came), "at": user_line(cause.__cause__ or cause)}
-            raise DeserializationError(
-                f"source {node.name!r} can't read {record_place(topic, partition, offset)} "
-                f"({facts_in_words(facts)}): {cause}. Nothing was committed. Mend the record or the serde, or start "
-                'with FailureHandling(deserialization="skip") to leave such records out, or "dead_letter" to put them '
-                "out to a topic of their own",
-                **facts,
-            ) from cause
-
-    def _unwritable(self, node: SinkNode, record: Record[Any, Any], cause: SerializationError) -> None:
-        source, time_ms = self._original(), record.timestamp_ms
-        if not self._goes_on(FailureStage.PRODUCTION, node.name, cause, source, time_ms):
-            what = f"a record whose key is {shape_of(record.key)}, and its value {shape_of(record.value)}"
-            facts = {} if source is None else record_facts(*source)
-            raise SerializationError(f"sink {node.name!r} can't write {what}: {cause}", **facts) from cause
-
-    def _refused(self, source: SourceFields | None, interceptor: str, error: Refusal) -> None:
-        source = source or self._original()
-        if not self._goes_on(stage_of(error), interceptor, error, source, self._context.timestamp_ms):
-            if source is not None and isinstance(error, RecordRefusedError):
-                error.name_record(**record_facts(*source))
-            raise error
-
-    def _goes_on(
-        self, stage: FailureStage, node: str, error: Exception, source: SourceFields | None, time_ms: int = 0
-    ) -> bool:
-        is_left_out = self.failures.goes_on(stage, node, error, source, time_ms)
-        if is_left_out:
-            self._interceptors.show_failure(error)
-        return is_left_out
 
 
 def _finish_batch(processor: Processor) -> None:

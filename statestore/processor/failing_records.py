@@ -1,0 +1,82 @@
+"""What a task does about a record that fails: it is taken care of, as FailureHandling says, or ends the task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from statestore.errors import DeserializationError, ProcessorError, RecordRefusedError, SerializationError
+from statestore.errors.readable import facts_in_words, record_facts, record_place, shape_of, user_line
+from statestore.headers.topic_columns import SourceFields
+from statestore.interception.failed_record import FailureStage, Refusal, stage_of
+from statestore.interception.failures import TaskFailures, cause_of
+from statestore.processor.context import TaskRecordContext
+from statestore.processor.interceptors import TaskInterceptors
+from statestore.processor.nodes import SinkNode, SourceNode
+from statestore.processor.record import Record
+
+
+class FailingRecords:
+    """Takes care of the records of one task that fail."""
+
+    def __init__(
+        self, failures: TaskFailures, context: TaskRecordContext, interceptors: Callable[[], TaskInterceptors]
+    ) -> None:
+        self._failures = failures
+        self._context = context
+        self._interceptors = interceptors
+
+    def current(self) -> SourceFields | None:
+        """Return the input record that is being processed, as it came if that is at hand; None if there is none."""
+        return (self._interceptors().ingest.current or self._context.source) if self._context.topic else None
+
+    def _original(self) -> SourceFields | None:
+        """Return the input record that is being processed, as it came; None if there is none."""
+        source = self.current()
+        return None if source is None else self._interceptors().ingest.original(*source[:3]) or source
+
+    def failed(self, record: SourceFields, error: ProcessorError) -> None:
+        """Take care of a record that a processor failed on, or raise the error."""
+        source = self._interceptors().ingest.original(*record[:3]) or record
+        is_users = error.node not in self._interceptors().names
+        cause = cause_of(error)
+        if not is_users or not self._goes_on(FailureStage.PROCESSING, error.node, cause, source):
+            raise error
+
+    def unreadable(self, node: SourceNode, source: SourceFields, cause: DeserializationError) -> None:
+        """Take care of a record that no serde can read, or raise an error that says which it is."""
+        topic, partition, offset = source[:3]
+        came = self._interceptors().ingest.original(topic, partition, offset) or source
+        if not self._goes_on(FailureStage.DESERIALIZATION, node.name, cause, came):
+            facts = {**record_facts(*came), "at": user_line(cause.__cause__ or cause)}
+            raise DeserializationError(
+                f"source {node.name!r} can't read {record_place(topic, partition, offset)} "
+                f"({facts_in_words(facts)}): {cause}. Nothing was committed. Mend the record or the serde, or start "
+                'with FailureHandling(deserialization="skip") to leave such records out, or "dead_letter" to put them '
+                "out to a topic of their own",
+                **facts,
+            ) from cause
+
+    def unwritable(self, node: SinkNode, record: Record[Any, Any], cause: SerializationError) -> None:
+        """Take care of what a sink's serdes can't write, or raise an error that says what it was made of."""
+        source, time_ms = self._original(), record.timestamp_ms
+        if not self._goes_on(FailureStage.PRODUCTION, node.name, cause, source, time_ms):
+            what = f"a record whose key is {shape_of(record.key)}, and its value {shape_of(record.value)}"
+            facts = {} if source is None else record_facts(*source)
+            raise SerializationError(f"sink {node.name!r} can't write {what}: {cause}", **facts) from cause
+
+    def refused(self, source: SourceFields | None, interceptor: str, error: Refusal) -> None:
+        """Take care of a record that an interceptor does not take, or raise why."""
+        source = source or self._original()
+        if not self._goes_on(stage_of(error), interceptor, error, source, self._context.timestamp_ms):
+            if source is not None and isinstance(error, RecordRefusedError):
+                error.name_record(**record_facts(*source))
+            raise error
+
+    def _goes_on(
+        self, stage: FailureStage, node: str, error: Exception, source: SourceFields | None, time_ms: int = 0
+    ) -> bool:
+        is_left_out = self._failures.goes_on(stage, node, error, source, time_ms)
+        if is_left_out:
+            self._interceptors().show_failure(error)
+        return is_left_out
