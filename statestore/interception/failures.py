@@ -41,15 +41,15 @@ Handler: TypeAlias = "OnFailure | str | Callable[[FailedRecord], OnFailure | str
 _LOG = logging.getLogger(__name__)
 _FAILURES_LOGGED: Final = 10
 _TOPIC: Final = "topic:"
-_WORDS: Final = {**{each.value: each for each in OnFailure}, "skip": OnFailure.CONTINUE}
+_WORDS: Final = {each.value: each for each in OnFailure}
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailureHandling:
     """What a query does about records that fail.
 
-    Of each kind of failure "fail" stops the query; "continue", or "skip", leaves the record out, counts it in the
-    shard's commit pointer and logs it; "dead_letter" puts it out to the topic for dead letters as well, and so does
+    Of each kind of failure "fail" stops the query; "continue" leaves the record out, counts it in the shard's
+    commit pointer and logs it; "dead_letter" puts it out to the topic for dead letters as well, and so does
     "topic:NAME", which names that. Or a function of the FailedRecord that returns one of the words, and travels to the
     executors. None is "fail".
 

@@ -52,8 +52,8 @@ class FailingRecords:
             raise DeserializationError(
                 f"source {node.name!r} can't read {record_place(topic, partition, offset)} "
                 f"({facts_in_words(facts)}): {cause}. Nothing was committed. Mend the record or the serde, or start "
-                'with FailureHandling(deserialization="skip") to leave such records out, or "dead_letter" to put them '
-                "out to a topic of their own",
+                'with FailureHandling(deserialization="continue") to leave such records out, or "dead_letter" to put '
+                "them out to a topic of their own",
                 **facts,
             ) from cause
 

@@ -92,12 +92,12 @@ def said(letter: TestRecord[bytes, bytes]) -> dict[str, str]:
 @pytest.mark.parametrize("poison", POISON)
 def test_the_query_s_handlers_are_asked_about_what_connect_can_not_do(poison: str) -> None:
     config, value, headers, handler = POISON[poison]
-    with driver(config, **{handler: "skip"}) as run:
+    with driver(config, **{handler: "continue"}) as run:
         pipe(run, value, headers=headers)
         pipe(run, SOUND)
         assert len(values(run, "out")) == 1
     others = {"deserialization", "refusal", "processing", "production"} - {handler}
-    with driver(config, **dict.fromkeys(others, "skip")) as run, pytest.raises(ProcessorError) as raised:
+    with driver(config, **dict.fromkeys(others, "continue")) as run, pytest.raises(ProcessorError) as raised:
         pipe(run, value, headers=headers)
     assert isinstance(raised.value.__cause__, DataException)
     assert (raised.value.topic, raised.value.offset, raised.value.value_bytes) == ("in", 0, len(value))

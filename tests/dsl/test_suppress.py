@@ -125,7 +125,7 @@ def test_what_is_too_much_fails_the_batch_and_no_handler_skips_it() -> None:
     declare(builder.stream("in", key_serde=TEXT, value_serde=TEXT)).to_stream().to("out")
     with TopologyTestDriver(
         builder.build(),
-        failures=FailureHandling(processing="skip", dead_letters="dead"),
+        failures=FailureHandling(processing="continue", dead_letters="dead"),
     ) as driver:
         piped = driver.create_input_topic("in", key_serde=TEXT, value_serde=TEXT)
         piped.pipe_input("a", "x", timestamp_ms=1)

@@ -115,7 +115,7 @@ def test_each_failure_ends_the_query_unless_it_was_told_to_go_on(how: str) -> No
     with TopologyTestDriver(
         chain(handle, value_serde=JSON),
         interceptors=interceptors,
-        failures=FailureHandling(deserialization="skip", **going_on),
+        failures=FailureHandling(deserialization="continue", **going_on),
     ) as driver:
         input_of(driver, value_serde=Serdes.bytes()).pipe_value_list([value, b'"after"'])
         assert outputs_of_text(driver) == ["after"]

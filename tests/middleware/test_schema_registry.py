@@ -478,7 +478,7 @@ def test_b9_no_record_is_left_out_because_the_registry_is_down() -> None:
     topology = Topology()
     topology.add_source("in", TOPIC, key_serde=Serdes.bytes(), value_serde=avro_serde(registry, OLD))
     topology.add_sink("out", "copied", parents=["in"], key_serde=Serdes.bytes(), value_serde=Serdes.json())
-    with TopologyTestDriver(topology, failures=FailureHandling(deserialization="skip")) as driver:
+    with TopologyTestDriver(topology, failures=FailureHandling(deserialization="continue")) as driver:
         topic = driver.create_input_topic(TOPIC, key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
         with pytest.raises(RegistryUnavailableError, match="no record was refused"):
             topic.pipe_input(b"k", b"\x0a\0", headers=headers)

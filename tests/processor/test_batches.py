@@ -273,7 +273,7 @@ def ran(topology: Topology, case: Case, batches: list[list[SourceFields]], in_co
     stores = build_stores(
         topology, context, lambda name: StoreBacking(WriteSet(MemoryByteStore(name)), changelogs[name])
     )
-    policy = FailureHandling(deserialization="skip") if case.skip else FailureHandling()
+    policy = FailureHandling(deserialization="continue") if case.skip else FailureHandling()
     task = Task(topology, 3, stores, context, handling=policy)
     found = Ran()
     try:

@@ -64,7 +64,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Task]]:
             name: builder.build(WriteSet(database.family(name, name)), changelog=changelogs[name], context=context)
             for name, builder in topology.store_builders.items()
         }
-        policy = FailureHandling(deserialization="skip") if skip else FailureHandling()
+        policy = FailureHandling(deserialization="continue") if skip else FailureHandling()
         task = Task(topology, 0, stores, context, handling=policy)
         task.changelogs = changelogs  # for the test to look into
         assert task.process(records) == len(records)

@@ -58,7 +58,7 @@ def task_of(processor: type[Processor]) -> tuple[Task, EveryWrite]:
         context,
         lambda name: StoreBacking(database.family(name), changelog if name == "windows" else EveryWrite(plain.spec)),
     )
-    return Task(topology, 0, stores, context, handling=FailureHandling(deserialization="skip")), changelog
+    return Task(topology, 0, stores, context, handling=FailureHandling(deserialization="continue")), changelog
 
 
 def test_a_task_leaves_what_its_commit_takes() -> None:

@@ -155,7 +155,7 @@ def test_a_bad_record_stops_the_query_and_loses_nothing(order_query: OrderQuery)
 @pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_unreadable_records_can_be_skipped_and_are_counted(order_query: OrderQuery) -> None:
     order_query.add(ORDERS)
-    failures = FailureHandling(deserialization="skip")
+    failures = FailureHandling(deserialization="continue")
     order_query.run(records=with_row(order_query, value="binary('not json')"), failures=failures)
     readable = [order for order in ORDERS if (order.partition, order.offset) != (1, 3)]
     assert order_query.totals() == expected_totals(readable)

@@ -81,7 +81,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
                 state_location=home / via / "state",
                 local_dir=str(home / via / "local"),
                 via=via,
-                failures=FailureHandling(deserialization="skip"),
+                failures=FailureHandling(deserialization="continue"),
             )
             for via in VIAS
         )
