@@ -114,6 +114,12 @@ KAFKA_SHAPE = pa.schema(
     ]
 )
 
+KAFKA_ROWS = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "headers array<struct<key:string,value:binary>>"
+)
+"""The same, as Spark has it."""
+
 
 def write_orders(orders: Sequence[Order], path: Path) -> None:
     """Write orders as a Parquet file of Kafka's shape; it appears whole or not at all."""
@@ -121,6 +127,21 @@ def write_orders(orders: Sequence[Order], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Spark takes files in the order of their modification times: let that be the order of the orders.
     write_rows(rows, path, modified_s=orders[0].timestamp_ms / 1000)
+
+
+def total_orders(
+    spark: Any, batches: Sequence[Sequence[Order]], *, shards: int, state: str | Path, checkpoint: str | Path
+) -> None:
+    """Run the running total over batches of orders, as new ones from Kafka, until there are no more."""
+    from statestore.spark import stateful
+
+    source = Path(f"{checkpoint}-input")
+    for number, batch in enumerate(batches):
+        write_orders(batch, source / f"{number}.parquet")
+    records = spark.readStream.schema(KAFKA_ROWS).option("maxFilesPerTrigger", 1).parquet(str(source))
+    totals = stateful(records, running_total_topology(), shards=shards, state_location=state)
+    writer = totals.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    writer.trigger(availableNow=True).start().awaitTermination()
 
 
 def kafka_row(topic: str, key: bytes, record: Any) -> dict[str, Any]:
