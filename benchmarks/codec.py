@@ -16,6 +16,7 @@ from itertools import repeat
 
 import pyarrow as pa
 
+from statestore import Header, Headers
 from statestore.format.records.header_bytes import decode_headers, encode_headers
 from statestore.format.records.header_columns import decode_header_column, encode_header_column
 from statestore.format.values.stored_columns import join_columns, split_columns
@@ -25,7 +26,6 @@ from statestore.format.values.value_timestamp_headers import (
     split_value_timestamp_headers,
     timestamped_value,
 )
-from statestore.headers import Header, Headers
 from turns import Clock, best, mean_us
 
 ROUNDS = 9

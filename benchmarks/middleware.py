@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from applications import applications, now_ms, serdes, value_of
-from statestore import Serdes, Topology
+from statestore import Headers, Serdes, Topology
 from statestore.bytestore.engines.memory import MemoryByteStore
-from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.topic_columns import SINK_COLUMNS, SinkFields, sink_batch, sink_records, source_batch
 from statestore.interception.emission import TaskEmission

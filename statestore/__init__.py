@@ -23,8 +23,9 @@ from statestore.errors import StateStoreError
 from statestore.format.serde import Serde, Serdes
 from statestore.format.serde_columns import ColumnSerde
 from statestore.format.values.store_format import StoreFormat
-from statestore.headers import ConsumerRecord, Header, Headers, ProducerRecord
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Header, Headers
+from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.operators.keyed_state import KeyScope, ListState, MapState, ValueState, keyed_state_store
 from statestore.operators.per_key import ExpiredTimer, KeyContext
 from statestore.operators.state_handle import StatefulProcessorHandle

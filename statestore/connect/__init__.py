@@ -36,12 +36,13 @@ from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
 from statestore.connect.records import ConnectRecord, SinkRecord, SourceRecord
 from statestore.connect.schema import Schema, SchemaAndValue, Struct, Type
-from statestore.connect.transforms.chain import TransformChain
+from statestore.connect.transforms.chain import ColumnChain, TransformChain
 from statestore.connect.transforms.header_from import HeaderFromKey, HeaderFromValue
 from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
 from statestore.connect.transforms.header_to import HeaderToKey, HeaderToValue
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
 from statestore.connect.transforms.transformation import Predicate, Transformation
+from statestore.connect.typed_headers import TypedHeaders
 from statestore.connect.typed_map import TypedMap
 from statestore.connect.values.compat import COMPAT
 from statestore.connect.values.strict import STRICT
@@ -52,6 +53,7 @@ __all__ = [
     "STRICT",
     "AvroConverter",
     "ByteArrayConverter",
+    "ColumnChain",
     "ConfigDef",
     "ConfigType",
     "ConnectHeader",
@@ -89,6 +91,7 @@ __all__ = [
     "TransformChain",
     "Transformation",
     "Type",
+    "TypedHeaders",
     "TypedMap",
     "Values",
     "header_converter",

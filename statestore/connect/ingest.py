@@ -17,8 +17,9 @@ from statestore.connect.transforms.chain import ColumnChain, TransformChain
 from statestore.connect.transforms.connector_config import connector_properties, read_steps
 from statestore.connect.typed_headers import TypedHeaders
 from statestore.errors import ConfigException
-from statestore.headers import ConsumerRecord, Headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
+from statestore.headers.records import ConsumerRecord
 
 _SIDES: Final = ("key.converter", "value.converter")
 

@@ -8,7 +8,7 @@ from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.conversion import read_headers, write_headers
 from statestore.connect.header import ConnectHeader
 from statestore.connect.headers import ConnectHeaders
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 
 
 class TypedHeaders:

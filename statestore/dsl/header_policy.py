@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.format.records.header_bytes import MIN_HEADER_SIZE, encode_headers, header_count, parse_headers
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 
 DEFAULT_MAX_BYTES: Final = 65_536
 """How many bytes the headers of one entry may take, in KIP-1271's encoding."""

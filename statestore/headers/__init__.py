@@ -9,8 +9,8 @@ record_size      what each part of a record costs
 record_columns   RecordColumns: records in columns of Arrow; topic_columns: records of topics, as tuples and as columns
 expiry_header    the header that says when its record expires
 
-Users import from here, message formats of `format` too; `RecordColumns` from `statestore`. Imports `format`; all layers
-above import it. Start at `record_headers`.
+Users import from here, message formats of `format` too; headers and records from `statestore`. Imports `format`; all
+layers above import it. Start at `record_headers`.
 """
 
 from statestore.format.records.header_columns import decode_header_column
@@ -18,19 +18,14 @@ from statestore.format.records.message_v0_v1 import MessageV0V1
 from statestore.format.records.record_v2 import RecordV2, decode_record, encode_record
 from statestore.headers.conversion import down_convert, from_record_v2, to_record_v2, up_convert
 from statestore.headers.extended_serdes import ExtendedDeserializer, ExtendedSerializer, serde_of
-from statestore.headers.record_headers import Header, Headers
 from statestore.headers.record_size import size_of
-from statestore.headers.records import ConsumerRecord, ProducerRecord, TimestampType
+from statestore.headers.records import TimestampType
 from statestore.headers.sending import Sender
 
 __all__ = [
-    "ConsumerRecord",
     "ExtendedDeserializer",
     "ExtendedSerializer",
-    "Header",
-    "Headers",
     "MessageV0V1",
-    "ProducerRecord",
     "RecordV2",
     "Sender",
     "TimestampType",

@@ -9,7 +9,7 @@ import traceback
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.interception.failed_record import FailedRecord
 
 _ERRORS: Final = "statestore.errors"

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.headers.records import ProducerRecord
 from statestore.headers.topic_columns import SINK_COLUMNS, Send, SinkFields, SourceFields, record_columns, sink_batch
 from statestore.interception.failed_record import Refusal

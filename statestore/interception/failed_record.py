@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from statestore.errors import DataException, RecordRefusedError
 from statestore.errors.readable import content_facts, facts_in_words, record_place
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 
 Refusal: TypeAlias = "RecordRefusedError | DataException"
 """Why an interceptor does not take a record: for a reason of its own, or as it can't be what it is to be."""

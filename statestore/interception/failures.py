@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from statestore.errors import ProcessorError, RecordRefusedError
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.headers.topic_columns import Send, SourceFields
 from statestore.interception.dead_letters import DeadLetters
 from statestore.interception.failed_record import FailedRecord, FailureStage, Refusal

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.headers.records import ConsumerRecord
 from statestore.headers.topic_columns import SOURCE_COLUMNS, SourceFields, record_columns, source_records
 from statestore.interception.failed_record import Refusal

@@ -14,8 +14,8 @@ import pyarrow as pa
 from statestore.errors import DataException, ProcessorError, RecordRefusedError
 from statestore.errors.readable import content_facts, record_facts, shape_of
 from statestore.format.binary_columns import row_objects
-from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
 from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.interception.failed_record import Refusal
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, defines

@@ -18,7 +18,7 @@ from statestore.interception.chain import Chain, chain_of
 from statestore.interception.dead_letters import DeadLetters
 from statestore.interception.failed_record import FailedRecord
 from statestore.interception.failures import FailureHandling
-from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.stores.builder import PartStore
 
@@ -31,7 +31,6 @@ __all__ = [
     "FailureHandling",
     "IngestedRecord",
     "Interceptor",
-    "InterceptorContext",
     "PartStore",
     "chain_of",
 ]

@@ -20,7 +20,7 @@ from statestore.format.keys.entry_key import (
     map_key_of,
 )
 from statestore.format.serde import Serde, Serdes
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.holders import ValueTimestampHeaders

@@ -14,7 +14,7 @@ from statestore.errors import InputError, ProcessorError
 from statestore.errors.readable import key_digest
 from statestore.format.keys.due_key import TIMER_KEYS
 from statestore.format.serde import Serde
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.operators.keyed_state import KeyScope
 from statestore.operators.state_handle import (
     CollectingHandle,

@@ -13,8 +13,8 @@ from statestore.errors import ProcessorError, ServiceUnavailableError, Suppressi
 from statestore.errors.readable import content_facts, shape_of
 from statestore.errors.state import LocalStateCorruptedError
 from statestore.format.binary_columns import row_objects
-from statestore.headers import Headers
 from statestore.headers.record_columns import ORIGIN, RecordColumns
+from statestore.headers.record_headers import Headers
 from statestore.processor.earlier_times import EarlierTimes, earlier_times
 from statestore.processor.processor_metadata import ProcessorMetadata
 from statestore.processor.punctuation import LAST_MS, Cancellable, Punctuations, PunctuationType, Punctuator

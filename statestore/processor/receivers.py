@@ -14,8 +14,7 @@ from statestore.errors import DeserializationError, ProcessorError, Serializatio
 from statestore.errors.readable import shape_of
 from statestore.errors.run import InvalidTimestampError
 from statestore.format.serde import Serde, Serdes
-from statestore.headers import Headers
-from statestore.headers.record_headers import blank_headers
+from statestore.headers.record_headers import Headers, blank_headers
 from statestore.headers.topic_columns import Send, SourceFields
 from statestore.processor.context import NO_FAULT_OF_USER_CODE, Receiver, TaskRecordContext, processor_error
 from statestore.processor.earlier_times import EarlierTimes

@@ -8,8 +8,7 @@ from operator import attrgetter, index
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from statestore.format.values.value_timestamp import UNKNOWN_TIMESTAMP_MS
-from statestore.headers import Headers
-from statestore.headers.record_headers import blank_headers
+from statestore.headers.record_headers import Headers, blank_headers
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on

@@ -15,7 +15,7 @@ from operator import index
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from statestore.errors.readable import shape_of
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 
 V = TypeVar("V")
 

@@ -21,8 +21,8 @@ from statestore.errors.state import StoreClosedError
 from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import Serde
 from statestore.format.values.store_format import StoreFormat
-from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
 from statestore.stores.entries.entry_columns import HeldColumns
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders

@@ -20,8 +20,8 @@ from statestore.format.keys.session_key import encode_session_key, split_session
 from statestore.format.keys.time_key_columns import encode_session_keys, session_times
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.values.store_format import StoreFormat
-from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
 from statestore.stores.entries.entry_columns import HeldColumns
 from statestore.stores.entries.segment_scan import Parsed, scan_segments, upper_bound
 from statestore.stores.headers_bytes_store import HeadersBytesStore

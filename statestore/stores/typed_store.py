@@ -15,8 +15,8 @@ from statestore.bytestore.record_context import ProcessingContext
 from statestore.bytestore.upgrades.upgrading import UpgradeProgress, upgradable
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.value_timestamp import UNKNOWN_TIMESTAMP_MS
-from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
 from statestore.stores.entries.codec import ValueCodec
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.parts import StoreParts, StoreStack

@@ -14,7 +14,7 @@ from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.kinds.versioned_rows import NOT_PUT, FoundVersion, VersionedRows
 from statestore.format.keys.window_key import MAX_TIME_MS, check_time
 from statestore.format.values.store_format import StoreFormat
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders, VersionedRecord, VersionedRecordWithHeaders
 from statestore.stores.iterator import StoreIterator

@@ -19,8 +19,8 @@ from statestore.errors import DeserializationError, FormatError
 from statestore.format.keys.time_key_columns import encode_window_keys
 from statestore.format.keys.window_key import MAX_SEQUENCE, MAX_TIME_MS, check_time, encode_window_key, split_window_key
 from statestore.format.values.store_format import StoreFormat
-from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
 from statestore.stores.entries.entry_columns import HeldColumns
 from statestore.stores.entries.segment_scan import Parsed, scan_segments, segment_scans, upper_bound
 from statestore.stores.headers_bytes_store import HeadersBytesStore

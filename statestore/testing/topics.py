@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from statestore.errors import DriverError, NoRecordError
 from statestore.format.serde import HeaderSerde, Serde
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.processor.record import HeadersLike, Record, RecordFields, own_headers
 from statestore.testing.topic_logs import ReadableTopic
 

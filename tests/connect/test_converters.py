@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from statestore import Headers
 from statestore.connect.config import ConfigDef, Property
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.conversion import read_headers, write_headers
@@ -24,7 +25,6 @@ from statestore.connect.numbers import Int64
 from statestore.connect.schema import Schema, SchemaAndValue, Struct, Type
 from statestore.errors import ConfigException, ConnectException, DataException
 from statestore.errors.data import SerializationException
-from statestore.headers import Headers
 
 
 class Upper(HeaderConverter):

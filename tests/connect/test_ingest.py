@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from statestore import Processor, Record, Serdes, Topology
+from statestore import Headers, Processor, Record, Serdes, Topology
 from statestore.connect import Int8
 from statestore.connect.converters.registry import header_converter
 from statestore.connect.converters.simple import SimpleHeaderConverter
@@ -16,7 +16,6 @@ from statestore.connect.ingest import ConnectIngest
 from statestore.connect.schema import Schema
 from statestore.connect.typed_headers import TypedHeaders
 from statestore.errors import ConfigException, DataException, ProcessorError
-from statestore.headers import Headers
 from statestore.headers.topic_columns import SourceFields, source_batch, source_records
 from statestore.interception.chain import query_chain
 from statestore.interception.ingest_function import header_converter_of

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from statestore import Headers
 from statestore.dsl.header_policy import HeaderPolicy
-from statestore.headers import Headers
 
 OLD, NEW = Headers([("a", b"1"), ("b", None)]), Headers([("a", b"1"), ("c", b"3")])
 HEADERS = st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.binary(max_size=3)), max_size=5).map(Headers)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from statestore import Serde, Serdes
+from statestore import Headers, Serde, Serdes
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.join_serdes import (
     BufferedKey,
@@ -31,7 +31,6 @@ from statestore.dsl.windows import JoinWindows, TimeWindows
 from statestore.errors import StateStoreError, TopologyError
 from statestore.format.values.buffered_record import BufferedRecord, decode_buffered_record, encode_buffered_record
 from statestore.format.values.waiting_values import WaitingValue, decode_waiting_values, encode_waiting_values
-from statestore.headers import Headers
 from statestore.recovery.making.record_keys import record_keys
 from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.testing import TestRecord, TopologyTestDriver

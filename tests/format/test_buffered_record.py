@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from statestore import Headers
 from statestore.errors import FormatError
 from statestore.errors.data import NegativeLengthError, TruncatedError
 from statestore.format.keys.entry_key import session_key, windowed_key
 from statestore.format.values.buffered_record import BufferedRecord, decode_logged_record, encode_buffered_record
-from statestore.headers import Headers
 
 GOLDEN: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "golden" / "buffered-changes.json").read_text(encoding="utf-8")

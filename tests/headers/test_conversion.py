@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from statestore import ConsumerRecord, Headers, ProducerRecord
 from statestore.errors import FormatError
 from statestore.format.records.message_v0_v1 import MessageV0V1, decode_message, encode_message
 from statestore.format.records.record_v2 import BatchBase, RecordV2, decode_record, encode_record
-from statestore.headers import ConsumerRecord, Headers, ProducerRecord, TimestampType
+from statestore.headers import TimestampType
 from statestore.headers.conversion import down_convert, from_record_v2, to_record_v2, up_convert
 from statestore.headers.records import NO_TIMESTAMP
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from statestore import Headers
 from statestore.errors import DeserializationError, HeadersFrozenError, SerializationError
 from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.format.serde import HeaderSerde, Serde, Serdes
-from statestore.headers import Headers
 from statestore.headers.extended_serdes import ExtendedDeserializer, ExtendedSerializer, serde_of
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from statestore import Header, Headers
 from statestore.errors import FormatError, HeadersFrozenError
 from statestore.errors.data import TruncatedError
 from statestore.format.records.header_bytes import decode_headers, encode_headers, parse_count
-from statestore.headers import Header, Headers
 
 Pairs = list[tuple[str, bytes | None]]
 

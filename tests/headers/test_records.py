@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from statestore import ConsumerRecord, Header, Headers, ProducerRecord
 from statestore.errors import HeadersFrozenError, RecordSentError
 from statestore.format.records.header_bytes import encode_headers, parse_count
-from statestore.headers import ConsumerRecord, Header, Headers, ProducerRecord, TimestampType
+from statestore.headers import TimestampType
 from statestore.headers.records import NO_TIMESTAMP
 
 Make = Callable[..., Any]

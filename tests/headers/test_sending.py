@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from statestore import Headers, ProducerRecord
 from statestore.errors import HeadersFrozenError, RecordSentError, SerializationError
 from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.format.serde import Serde, Serdes
-from statestore.headers import Headers, ProducerRecord
 from statestore.headers.sending import Sender
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from statestore import Headers
 from statestore.errors import FormatError, LossyHeadersError
 from statestore.errors.data import TruncatedError
-from statestore.headers import Headers
 from statestore.kip82.early_headers import EarlyHeaders, encode_early_headers
 
 KEYS = st.sampled_from(["a", "b", "ключ", ""])

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from statestore import Headers
 from statestore.errors import FormatError, LossyHeadersError, UnknownHeaderError
-from statestore.headers import Headers
 from statestore.kip82.id_header_bytes import IdForm
 from statestore.kip82.id_headers import HeaderIds, from_id_bytes, from_id_map, to_id_bytes, to_id_map
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from statestore import Headers
 from statestore.errors import DeserializationError, FormatError, LossyHeadersError
 from statestore.format.records.header_bytes import parse_count
 from statestore.format.records.record_v2 import RecordV2, decode_record, encode_record
 from statestore.format.serde import Serdes
-from statestore.headers import Headers
 from statestore.kip82.message import WRAPPED, Message, for_old_reader, message_serde, unwrap, wrap
 
 PAIRS = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=4).map(tuple)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from statestore import Headers
 from statestore.errors import FormatError, LossyHeadersError
-from statestore.headers import Headers
 from statestore.kip82.text_headers import (
     from_avro,
     from_json,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from statestore import ConsumerRecord, Headers, ProducerRecord
 from statestore.errors import DeserializationError, SerializationError
 from statestore.format.records.record_v2 import BatchBase, decode_record, encode_record
-from statestore.headers import ConsumerRecord, Headers, ProducerRecord
 from statestore.headers.conversion import from_record_v2, to_record_v2
 from statestore.kip82.typed_headers import HeaderMapper, TypedRecord
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from statestore import ConsumerRecord, Headers
 from statestore.errors import DeserializationError
 from statestore.errors.data import TruncatedError
-from statestore.headers import ConsumerRecord, Headers, TimestampType
+from statestore.headers import TimestampType
 from statestore.kip82.wrapped_values import WrappedValueImporter
 
 

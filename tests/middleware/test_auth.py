@@ -15,9 +15,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
+from statestore import Headers
 from statestore.errors import AccessDeniedError, ConfigException, RecordRefusedError, TokenRefusedError
 from statestore.errors.middleware import ChainIncompleteError, ChainOrderError, UnknownKeyIdError
-from statestore.headers import Headers
 from statestore.interception.chain import chain_of
 from statestore.middleware import Chain
 from statestore.middleware.security.auth import CLAIMS_HEADER, TOKEN_HEADER, Authentication, TokenKey, claims_of

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore import Processor, Record, Serdes, Topology
+from statestore import Headers, Processor, Record, Serdes, Topology
 from statestore.errors import ConfigException
 from statestore.errors.middleware import ChainOrderError, TrailRefusedError
 from statestore.format.keys.entry_key import key_at_front
-from statestore.headers import Headers, size_of, to_record_v2
+from statestore.headers import size_of, to_record_v2
 from statestore.middleware import Chain
 from statestore.middleware.lineage.chargeback import (
     NOBODY,

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore import Serdes
+from statestore import Headers, Serdes
 from statestore.errors import ConfigException, DeserializationError, SerializationError
 from statestore.errors.middleware import ChainOrderError, CiphertextRefusedError, KeyUnusableError, UnknownKeyIdError
-from statestore.headers import Headers
 from statestore.middleware import Chain, Interceptor
 from statestore.middleware.security.encryption import (
     ENCRYPTION_HEADER,

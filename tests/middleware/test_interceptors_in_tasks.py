@@ -9,7 +9,8 @@ import pytest
 
 from statestore import Record, Serdes, Stores, Topology
 from statestore.errors import ProcessorError, TopologyError
-from statestore.middleware import EmittedRecord, FailureHandling, IngestedRecord, Interceptor, InterceptorContext
+from statestore.interception.interceptor import InterceptorContext
+from statestore.middleware import EmittedRecord, FailureHandling, IngestedRecord, Interceptor
 from statestore.stores.builder import PartStore
 from statestore.testing import TopologyTestDriver
 from tests.support.driver_topologies import TEXT, chain, input_of, output_of

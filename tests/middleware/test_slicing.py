@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore import ProducerRecord, Serdes, Topology
+from statestore import Headers, ProducerRecord, Serdes, Topology
 from statestore.errors import ConfigException, ProcessorError
 from statestore.errors.middleware import ChainOrderError, SliceError, SlicesIncompleteError
-from statestore.headers import Headers
 from statestore.middleware import Chain, EmittedRecord, FailureHandling, Interceptor
 from statestore.middleware.size.slicing import CHUNK_HEADER, Slicing
 from statestore.middleware.size.slicing.slice import Slice

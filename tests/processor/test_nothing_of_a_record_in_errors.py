@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from statestore import Headers, Processor, Record, Serdes, Topology
+from statestore import ConsumerRecord, Headers, Processor, ProducerRecord, Record, Serdes, Topology
 from statestore.connect import COMPAT, STRICT, ConnectIngest, Instant, header_converter
 from statestore.connect.schema import Schema, Struct, Type
 from statestore.errors import StateStoreError
-from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.kip82 import text_headers
 from statestore.kip82.id_header_bytes import IdForm, decode_id_headers
 from statestore.kip82.id_headers import HeaderIds

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from orders import START_MS
-from statestore import ProducerRecord, Serdes, Topology
-from statestore.headers import Headers
+from statestore import Headers, ProducerRecord, Serdes, Topology
 from statestore.middleware import Chain, FailureHandling
 from statestore.middleware.size.slicing import CHUNK_HEADER, Slicing
 from statestore.middleware.size.slicing.slice import Slice

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from statestore import Headers
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.families import column_family
 from statestore.bytestore.kinds.segments import segment_of
 from statestore.format.serde import Serdes
 from statestore.format.values.store_format import StoreFormat
-from statestore.headers import Headers
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import EveryWrite, restored_changes
 from statestore.stores.holders import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from statestore import Headers
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
@@ -14,7 +15,6 @@ from statestore.format.keys.window_key import split_window_key
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import join_stored, split_stored
 from statestore.format.values.versioned_row import decode_segment_row
-from statestore.headers import Headers
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.changelog import ChangelogRecord, batch_changelog, restored_changes

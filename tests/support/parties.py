@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from statestore import ConsumerRecord, ProducerRecord, Topology
+from statestore import ConsumerRecord, Headers, ProducerRecord, Topology
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.errors import RecordRefusedError
-from statestore.headers import Headers
 from statestore.headers.topic_columns import source_batch, source_records
 from statestore.interception.failures import raise_refusal
 from statestore.interception.ingest import Ingest, record_of, source_of

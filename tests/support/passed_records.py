@@ -7,8 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from statestore import ConsumerRecord, ProducerRecord
-from statestore.headers import Headers
+from statestore import ConsumerRecord, Headers, ProducerRecord
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import Chain, EmittedRecord, IngestedRecord, Interceptor
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from statestore import BatchProcessor, ProcessorContext, Record, RecordColumns, Topology
+from statestore import BatchProcessor, ConsumerRecord, ProcessorContext, Record, RecordColumns, Topology
 from statestore.errors import ProcessorError
 from statestore.errors.run import UnknownTopicError
-from statestore.headers.records import ConsumerRecord
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.driver_topologies import KINDS, TEXT, chain, input_of, look_up, output_of, with_global_store
 

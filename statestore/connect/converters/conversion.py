@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.header import ConnectHeader
 from statestore.connect.headers import ConnectHeaders
-from statestore.headers import Header, Headers
+from statestore.headers.record_headers import Header, Headers
 
 
 def read_headers(headers: Headers, converter: HeaderConverter, *, topic: str) -> ConnectHeaders:

@@ -18,8 +18,8 @@ from statestore.connect.transforms.header_steps import NO_TOPIC
 from statestore.connect.transforms.transformation import HeaderRows, Step, Transformation
 from statestore.connect.transforms.typed_columns import TypedColumn, columns_of
 from statestore.format.binary_columns import Integers, as_one_array, is_valid, row_objects
-from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
 
 
 @dataclass(frozen=True, repr=False)

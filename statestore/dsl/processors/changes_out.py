@@ -8,7 +8,7 @@ from typing import Any
 
 from statestore.dsl.change import Change
 from statestore.format.serde import Serde
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.processor.record import Record, RecordMetadata
 from statestore.stores.iterator import Windowed

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.format.serde import Serde
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_HEADERS
 from statestore.processor.record import Record

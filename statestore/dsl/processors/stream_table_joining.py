@@ -18,7 +18,7 @@ from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosin
 from statestore.format.keys.window_key import MAX_SEQUENCE, MAX_TIME_MS
 from statestore.format.serde import Serde
 from statestore.format.values.buffered_record import BufferedRecord
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS
 from statestore.processor.record import Record, RecordMetadata

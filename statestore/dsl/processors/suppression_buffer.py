@@ -14,7 +14,7 @@ from statestore.dsl.change import Change
 from statestore.dsl.processors.time_queue import TimeQueue
 from statestore.format.serde import Serde, Serdes
 from statestore.format.values.buffered_record import BufferedRecord, decode_logged_record, encode_buffered_record
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.processor.record import Record, RecordMetadata
 from statestore.recovery.commit.processor_metadata import COUNT_PREFIX

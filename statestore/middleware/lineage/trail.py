@@ -23,8 +23,8 @@ from statestore.errors import FormatError
 from statestore.errors.middleware import TrailRefusedError
 from statestore.format.binary_columns import row_objects
 from statestore.format.varint import decode_uvarint, decode_varlong, encode_uvarint, encode_varlong
-from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.clock import system_time_ms
 from statestore.middleware.lineage.changing_headers import TRAIL_HEADER

@@ -21,8 +21,8 @@ from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors.middleware import ClaimError, ClaimMissingError
 from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.binary_columns import row_sizes
-from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.middleware.properties import made_of
 from statestore.recovery.location.durable_location import DurableLocation

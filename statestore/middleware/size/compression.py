@@ -25,8 +25,8 @@ from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors.middleware import CompressedValueError, DecompressionLimitError, ExtraMissingError
 from statestore.format.binary_columns import is_valid, row_objects
 from statestore.format.records.header_bytes import encode_headers
-from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.interception.passage import PART_BYTES
 from statestore.middleware.extras import extra

@@ -19,7 +19,7 @@ import pandas as pd
 from statestore.errors.readable import shape_of
 from statestore.errors.run import OutputFrameError
 from statestore.format.serde import Serde
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.operators.per_key import (
     DEFAULT_HELD_BYTES_MAX,
     DEFAULT_HELD_ROWS_MAX,

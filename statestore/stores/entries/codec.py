@@ -24,7 +24,7 @@ from statestore.format.values.value_timestamp_headers import (
     plain_values,
     split_value_timestamp_headers,
 )
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.stores.entries.state_serdes import StateSerdes
 from statestore.stores.holders import (
     AggregationWithHeaders,

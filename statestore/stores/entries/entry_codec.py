@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from statestore.bytestore.protocol import ByteStore, Change
 from statestore.bytestore.record_context import ProcessingContext
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.stores.entries.codec import DecodeWithHeaders, EncodeWithKey, ValueCodec
 from statestore.stores.entries.state_serdes import StateSerdes
 from statestore.stores.layers.caching import WrittenFor

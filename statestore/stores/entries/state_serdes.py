@@ -6,7 +6,7 @@ import warnings
 from typing import Generic, TypeVar, overload
 
 from statestore.format.serde import Serde
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from statestore import Header, Headers
 from statestore.errors import FormatError, HeadersFrozenError
 from statestore.errors.data import NegativeLengthError, TruncatedError, VarintError
 from statestore.format.records.record_v2 import BatchBase, RecordV2, decode_record, encode_record, position_of
 from statestore.format.varint import decode_varint, encode_varint
-from statestore.headers import Header, Headers
 from tests.support.connect.forms import Json
 from tests.support.connect.header_steps import HeaderSteps
 from tests.support.connect.running import error_name

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from statestore import Headers
 from statestore.format.values.buffered_record import decode_logged_record
-from statestore.headers import Headers
 from tests.support.java.dsl import run_dsl_with_kafka_streams
 from tests.support.twins.random_dsl import draw_dsl_scenario
 

@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from statestore import Headers
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.families import FAMILIES, column_family
@@ -21,7 +22,6 @@ from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.records.header_bytes import encode_headers
 from statestore.format.serde import Serdes
 from statestore.format.values.store_format import StoreFormat
-from statestore.headers import Headers
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import Changelog, ChangelogRecord, EveryWrite, batch_changelog
 from statestore.stores.builder import StoreBuilder

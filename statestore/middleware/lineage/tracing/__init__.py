@@ -11,7 +11,7 @@ Needs the extra `tracing`; users import from here. Start at `interceptor`.
 """
 
 from statestore.middleware.lineage.changing_headers import TRACEPARENT
-from statestore.middleware.lineage.tracing.interceptor import Tracing
+from statestore.middleware.lineage.tracing.interceptor import BatchTracing, Tracing
 from statestore.middleware.lineage.tracing.w3c import link_traces
 
-__all__ = ["TRACEPARENT", "Tracing", "link_traces"]
+__all__ = ["TRACEPARENT", "BatchTracing", "Tracing", "link_traces"]

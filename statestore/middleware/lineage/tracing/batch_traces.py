@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from statestore.format.binary_columns import is_valid, row_objects
-from statestore.headers import ConsumerRecord, Headers, ProducerRecord
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
+from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
 from statestore.middleware.extras import extra
 from statestore.middleware.lineage.changing_headers import TRACE_LINKS, TRACEPARENT

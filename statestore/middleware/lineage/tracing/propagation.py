@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.middleware.extras import extra
 from statestore.middleware.lineage.changing_headers import BAGGAGE, TRACEPARENT, TRACESTATE
 from statestore.middleware.lineage.tracing.w3c import MAX_VALUE_BYTES, is_traceparent

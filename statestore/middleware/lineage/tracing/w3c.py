@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from statestore.format.binary_columns import Flags
-from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
 from statestore.middleware.lineage.changing_headers import BAGGAGE, TRACE_LINKS, TRACEPARENT, TRACESTATE
 
 MAX_LINKS: Final = 32

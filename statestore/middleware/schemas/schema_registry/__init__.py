@@ -12,10 +12,10 @@ Users import from here. Imports `connect` and the foundation of `statestore.midd
 
 from statestore.middleware.schemas.avro import plain_avro_serde
 from statestore.middleware.schemas.schema_registry.confluent import ConfluentRegistry
-from statestore.middleware.schemas.schema_registry.ids import AVRO_SCHEMA_MD5, IdPlace
+from statestore.middleware.schemas.schema_registry.ids import AVRO_SCHEMA_MD5, IdPlace, SchemaIds
 from statestore.middleware.schemas.schema_registry.interceptor import SchemaInterceptor
 from statestore.middleware.schemas.schema_registry.md5_registries import Md5Registry, TopicRegistry
-from statestore.middleware.schemas.schema_registry.registry import RegisteredSchema, SchemaRegistry
+from statestore.middleware.schemas.schema_registry.registry import RegisteredSchema, SchemaRegistry, schema_md5
 from statestore.middleware.schemas.schema_registry.serde import avro_serde
 
 __all__ = [
@@ -24,9 +24,11 @@ __all__ = [
     "IdPlace",
     "Md5Registry",
     "RegisteredSchema",
+    "SchemaIds",
     "SchemaInterceptor",
     "SchemaRegistry",
     "TopicRegistry",
     "avro_serde",
     "plain_avro_serde",
+    "schema_md5",
 ]

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Final
 
 from statestore.errors.middleware import SliceError
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord
 from statestore.middleware.size.slicing.slice import (
     CHUNK_HEADER,

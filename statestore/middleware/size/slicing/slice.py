@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass
 from typing import Final
 
 from statestore.errors.middleware import SliceError
-from statestore.headers import Headers
+from statestore.headers.record_headers import Headers
 
 CHUNK_HEADER: Final = "CHUNK"
 """The header that says which slice of which message a record is."""
