@@ -14,8 +14,8 @@ import pytest
 from pyspark import cloudpickle
 
 import statestore
-from statestore.errors import ShardCountChangedError, StateStoreError, TopologyChangedError
-from statestore.errors.run import ConnectServerError, ModuleNotOnWorkersError
+from statestore.errors import InputError, ShardCountChangedError, TopologyChangedError, TopologyError
+from statestore.errors.run import ConnectServerError, NullKeyError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.spark.error_record import AS_A_VALUE, record_from, record_of
 from statestore.spark.sessions import _result, _task, location_in, on_server
@@ -76,12 +76,20 @@ def test_an_error_of_a_task_is_raised_as_it_was(error: Exception) -> None:
     assert vars(caught.value) == vars(error)
 
 
-def test_an_error_of_a_class_that_the_client_has_not_is_one_of_ours() -> None:
-    class UnknownError(StateStoreError):
-        pass
+def test_an_error_without_a_public_name_is_raised_as_its_base() -> None:
+    with pytest.raises(InputError) as caught:
+        through_a_task(raising, NullKeyError(topic="orders", partition=0, offset=7))
+    assert type(caught.value) is InputError
+    assert (str(caught.value), vars(caught.value)["offset"]) == (
+        str(NullKeyError(topic="orders", partition=0, offset=7)),
+        7,
+    )
 
-    with pytest.raises(StateStoreError, match=r"^UnknownError: what it says$"):
-        through_a_task(raising, UnknownError("what it says"))
+
+def test_an_error_of_a_class_that_the_client_has_not_is_one_of_ours() -> None:
+    later = record_from('{"error": "LaterError", "message": "what it says", "fields": {}}')
+    assert later is not None
+    assert str(later.to_error()) == "LaterError: what it says"
     assert record_from("{}") is None
 
 
@@ -103,7 +111,7 @@ def test_a_server_that_lacks_the_package_or_a_function_says_so(monkeypatch: pyte
     monkeypatch.delitem(sys.modules, own.__name__)
     run = _task(pickled)
     said = [json.loads(batch.column("said")[0].as_py()) for batch in run(iter(()))]
-    with pytest.raises(ModuleNotOnWorkersError, match=r"is of module 'of_the_client_alone'"):
+    with pytest.raises(TopologyError, match=r"is of module 'of_the_client_alone'"):
         _result(said[0])
     with monkeypatch.context() as older:
         older.setattr(statestore, "__version__", "0.0.1")

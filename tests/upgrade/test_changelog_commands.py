@@ -67,7 +67,7 @@ def test_what_the_retention_of_a_topic_has_deleted_is_not_missed(
 def test_a_topic_that_is_missing(application: Application, refused: Refused, topics: list[str]) -> None:
     for store in topics:
         application.topic(store)
-    missing = (f"no topic {application.name}-s-changelog", "--application-id", *topics)
+    missing = (f"{application.name}-s-changelog: there is no such topic", "--application-id", *topics)
     assert refused(application.to_state("s:kv"), ExitCode.UNKNOWN_LAYOUT, *missing)
 
 
