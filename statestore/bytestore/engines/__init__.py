@@ -1,6 +1,7 @@
 """Byte stores that hold entries: RocksDB, and memory.
 
-rocksdb         a database of column families, and the byte store over one; memory: the same in memory
+rocksdb         a database of column families, and the byte store over one, with rocksdb_options; memory: the same in
+                memory
 memory_budget   how the memory is divided that state may take
 key_order, scans
                 keys in order, those with a prefix, and scans that end with their store

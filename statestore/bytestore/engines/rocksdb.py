@@ -6,10 +6,8 @@ Facts that shape this module:
 - rocksdict's fast iterators end silently where a block is damaged, so the end of every scan is checked;
 - a write that waits for a flush waits forever if the flush fails for want of space, and with it the whole process: no
   write waits before a flush of ours went well, which says what is wrong if it does not;
-- options are for a database that is opened for one micro-batch and closed again: no compression, reads through mmap,
-  a bloom filter, tables merged by likeness of size. A shard's copy is opened without a write-ahead log (what is
-  committed lives in the deltas): families are flushed one after the other when it is closed, so after a crash one may
-  hold a write that another one lost;
+- a shard's copy is opened without a write-ahead log (what is committed lives in the deltas): families are flushed one
+  after the other when it is closed, so after a crash one may hold a write that another one lost;
 - a close ends the compactions that are under way, and what they did is lost. Who opens and closes a database again and
   again waits for them first, or none ever ends.
 """
@@ -21,98 +19,26 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, Final
 
 import rocksdict
 
 from statestore.bytestore.engines.memory_budget import DatabaseMemory
+from statestore.bytestore.engines.rocksdb_options import database_options, engine_errors, write_options
 from statestore.bytestore.protocol import Change, Pair, Range
-from statestore.errors import StoreError
-from statestore.errors.state import (
-    LocalDiskFullError,
-    LocalStateCorruptedError,
-    LocalStateLockedError,
-    StoreClosedError,
-)
+from statestore.errors.state import StoreClosedError
 
 _LOG = logging.getLogger(__name__)
 
 DEFAULT_FAMILY: Final = "default"
 """The column family that every database of RocksDB has."""
 
-_BLOOM_BITS_PER_KEY = 10
-_TABLE_FILE_BYTES = 32 << 20
-"""Snapshots upload whole files and compactions replace whole files: of smaller ones less is replaced, and sent."""
-_OPENING_THREADS = 1
-"""RocksDB starts as many for each family of a database that it opens, however few tables there are: 16 by default,
-which took a quarter of the CPU time of an open. Tables are mapped, so there is little to wait for."""
-_SORTED_RUNS = 8
-"""With as many, RocksDB begins to merge those of like size (universal compaction, Kafka Streams' style too). Each batch
-makes one. By levels, each few of them would be merged with all of the level below: 25 times a batch's bytes at a
-million keys and 10,000 changes a batch, where this takes 5."""
-_SUPERSEDED_PERCENT = 50
-"""Of entries that newer ones supersede, by the size of the oldest run: from here on all is merged into one."""
 _COMPACTION_POLL_S = 0.001
 _COMPACTION_START_S = 0.01
 """How long a compaction that is due may take to begin. RocksDB begins none if no runs are of like size after all, or if
 it is short of space."""
-_MAX_WRITE_BUFFER_BYTES = 64 << 20
-"""RocksDB's own default; larger ones make flushes long and gain nothing."""
-# How RocksDB says that files are damaged, cut, gone or of another layout. "No space left", "Too many open files" and
-# the like are not among them: to throw the copy away would not help.
-_DAMAGE = (
-    "Corruption",
-    "No such file or directory",
-    "larger than file length",
-    "Column families not opened",
-    "does not exist",
-)
 # How RocksDB refuses a write that would have to wait.
 _STALLED = "Write stall"
-
-_FULL = ("No space left on device", "Disk quota exceeded")
-
-
-def database_options(
-    memory: DatabaseMemory | None = None, cache: rocksdict.Cache | None = None, *, compacting: bool = True
-) -> rocksdict.Options:
-    """Return the options of a database or a family. `cache` is one for all families of the database."""
-    options = rocksdict.Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.create_missing_column_families(True)
-    options.set_compression_type(rocksdict.DBCompressionType.none())
-    options.set_allow_mmap_reads(True)
-    options.set_keep_log_file_num(1)
-    options.set_stats_dump_period_sec(0)
-    # Where there is a write-ahead log, a family that is hardly written to would hold on to a gigabyte of it.
-    options.set_max_total_wal_size(64 << 20)
-    options.set_max_file_opening_threads(_OPENING_THREADS)
-    options.set_target_file_size_base(_TABLE_FILE_BYTES)
-    options.set_disable_auto_compactions(not compacting)
-    options.set_compaction_style(rocksdict.DBCompactionStyle.universal())
-    options.set_level_zero_file_num_compaction_trigger(_SORTED_RUNS)
-    universal = rocksdict.UniversalCompactOptions()
-    universal.max_size_amplification_percent = _SUPERSEDED_PERCENT
-    options.set_universal_compaction_options(universal)
-    table = rocksdict.BlockBasedOptions()
-    table.set_bloom_filter(_BLOOM_BITS_PER_KEY, False)
-    if cache is not None:
-        table.set_block_cache(cache)
-    if memory is not None:
-        # Of all families together; RocksDB flushes the largest one before they exceed it. One family alone has room for
-        # the buffer that is written to and the one that is being flushed.
-        options.set_db_write_buffer_size(memory.write_buffers_bytes)
-        options.set_write_buffer_size(min(_MAX_WRITE_BUFFER_BYTES, memory.write_buffers_bytes // 2))
-    options.set_block_based_table_factory(table)
-    return options
-
-
-def _write_options(write_ahead_log: bool, *, waits: bool) -> Any:
-    options: Any = rocksdict.WriteOptions()  # its type stub takes the property for a method
-    options.disable_wal = not write_ahead_log
-    options.no_slowdown = not waits
-    return options
 
 
 def list_families(path: str) -> tuple[str, ...]:
@@ -124,32 +50,6 @@ def list_families(path: str) -> tuple[str, ...]:
         return ()
     with engine_errors(path, path):
         return tuple(sorted(rocksdict.Rdict.list_cf(path, database_options())))
-
-
-def _tells_damage(text: str) -> bool:
-    # A table that was cut to nothing can't be mapped: that is damage, to lack the memory for it is not.
-    emptied = "while mmap file for read" in text and text.endswith("Invalid argument")
-    return emptied or any(sign in text for sign in _DAMAGE)
-
-
-@contextmanager
-def engine_errors(store: str, path: str) -> Iterator[None]:
-    """Turn rocksdict's errors, which are plain Exceptions told apart by their text, into ours."""
-    try:
-        yield
-    except rocksdict.DbClosedError as cause:
-        raise StoreClosedError(store) from cause
-    except Exception as cause:
-        if type(cause) is not Exception:
-            raise
-        text = str(cause)
-        if "lock hold by current process" in text or "While lock file" in text:
-            raise LocalStateLockedError(store, path=path) from cause
-        if _tells_damage(text):
-            raise LocalStateCorruptedError(store, path=path, cause=text) from cause
-        if any(sign in text for sign in _FULL):
-            raise LocalDiskFullError(store, path=path, cause=text) from cause
-        raise StoreError(store, f"RocksDB at {path}: {text}") from cause
 
 
 class RocksDBDatabase:
@@ -174,8 +74,8 @@ class RocksDBDatabase:
         self.path = path
         self._stores: dict[str, RocksDBByteStore] = {}
         self._dropped: list[RocksDBByteStore] = []
-        self.write_options = _write_options(write_ahead_log, waits=False)
-        self._waiting_write_options = _write_options(write_ahead_log, waits=True)
+        self.write_options = write_options(write_ahead_log, waits=False)
+        self._waiting_write_options = write_options(write_ahead_log, waits=True)
         self.found = list_families(path)
         """The families that were there before it was opened."""
         names = sorted({DEFAULT_FAMILY, *self.found, *families})

@@ -14,7 +14,8 @@ from typing import ClassVar, Final
 import rocksdict
 
 from statestore.bytestore.chunks import chunks
-from statestore.bytestore.engines.rocksdb import RocksDBDatabase, database_options, engine_errors
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.engines.rocksdb_options import database_options, engine_errors
 from statestore.bytestore.protocol import Pair
 
 _UNFINISHED: Final = "next-table"

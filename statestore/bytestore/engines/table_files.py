@@ -9,7 +9,8 @@ from pathlib import Path
 
 import rocksdict
 
-from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase, engine_errors, list_families
+from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase, list_families
+from statestore.bytestore.engines.rocksdb_options import engine_errors
 from statestore.errors.state import LocalStateCorruptedError
 
 
