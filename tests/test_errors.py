@@ -98,8 +98,12 @@ def test_the_library_names_no_option_of_a_command_line_but_in_a_whole_command() 
     [
         (17, "record orders-0 at offset 17"),
         (10**15 - 1, "record orders-0 at offset 999999999999999"),
-        (1_767_603_600_000_000, "record orders-0 of 2026-01-05 09:00:00 UTC (offset 1767603600000000)"),
+        (10**18, "record orders-0 at offset 1000000000000000000"),
+        (
+            1_767_603_600_000_000,
+            "record orders-0 at offset 1767603600000000, which is 2026-01-05 09:00:00 UTC in microseconds",
+        ),
     ],
 )
-def test_an_offset_that_was_made_of_a_time_is_told_as_that(offset: int, place: str) -> None:
+def test_an_offset_that_was_made_of_a_time_is_told_as_that_too(offset: int, place: str) -> None:
     assert record_place("orders", 0, offset) == place

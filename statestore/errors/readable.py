@@ -20,8 +20,8 @@ _LAST_YEAR: Final = 9999
 _DAYS_OF_400_YEARS: Final = 146_097
 _MS_A_DAY: Final = 86_400_000
 _DIGEST_HEX: Final = 16
-_FIRST_MADE_OF_TIME: Final = 10**15
-"""In September 2001."""
+_LIKE_TIMES_US: Final = range(10**15, 4 * 10**15)
+"""From September 2001 to October 2096. Ids, and times in nanoseconds, are mostly larger."""
 
 
 def utc_text(timestamp_ms: int) -> str:
@@ -43,11 +43,12 @@ def listed(problems: list[str]) -> str:
 def record_place(topic: str | None, partition: int | None, offset: int | None) -> str:
     """Return where a record is, as people look for it.
 
-    No partition has so many records that an offset reaches 10**15: it was made of the time of a row, in microseconds.
+    No partition has so many records that an offset reaches 10**15: it is most likely a row's time, in microseconds.
     """
-    if offset is None or offset < _FIRST_MADE_OF_TIME:
-        return f"record {topic}-{partition} at offset {offset}"
-    return f"record {topic}-{partition} of {utc_text(offset // 1000)} (offset {offset})"
+    place = f"record {topic}-{partition} at offset {offset}"
+    if offset is None or offset not in _LIKE_TIMES_US:
+        return place
+    return f"{place}, which is {utc_text(offset // 1000)} in microseconds"
 
 
 def record_facts(
