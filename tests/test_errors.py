@@ -101,7 +101,7 @@ def test_the_library_names_no_option_of_a_command_line_but_in_a_whole_command() 
         (10**18, "record orders-0 at offset 1000000000000000000"),
         (
             1_767_603_600_000_000,
-            "record orders-0 at offset 1767603600000000, which is 2026-01-05 09:00:00 UTC in microseconds",
+            "record orders-0 at offset 1767603600000000 (2026-01-05 09:00:00 UTC in microseconds)",
         ),
     ],
 )

@@ -48,7 +48,7 @@ def record_place(topic: str | None, partition: int | None, offset: int | None) -
     place = f"record {topic}-{partition} at offset {offset}"
     if offset is None or offset not in _LIKE_TIMES_US:
         return place
-    return f"{place}, which is {utc_text(offset // 1000)} in microseconds"
+    return f"{place} ({utc_text(offset // 1000)} in microseconds)"
 
 
 def record_facts(
