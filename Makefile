@@ -25,7 +25,7 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 PEERS_LOCK := benchmarks/peers/environment.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-middleware test test-fast test-matrix durations soak sink-kills simulate check bench bench-check bench-peers docs lock clean java jars
+.PHONY: help demo demo-kafka demo-middleware test test-fast test-matrix durations soak kills simulate check bench bench-check bench-peers docs lock clean java jars
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,8 +47,9 @@ demo-middleware: java $(INSTALLED) jars ## run a stack of middleware around a qu
 # Spark's own processes live for seconds in tests: to optimise their code takes longer than to run it as it is.
 SHORT_LIVED_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
-# A file's tests run in one process, so that what its fixtures start is started once.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+# A file's tests run in one process, so that what its fixtures start is started once. The files with the most tests are
+# not those that take longest, so they do not come first.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test: java $(INSTALLED) jars ## run all tests, in 2 processes; ARGS="-k name" or ARGS="-m 'not kafka'" runs some
 	@$(WITH_JAVA) SPARK_SUBMIT_OPTS="$(SHORT_LIVED_JVM)" $(PYTEST) --costs build/durations.json $(ARGS)
@@ -66,8 +67,10 @@ soak: java $(INSTALLED) ## run a query under fault plans: RUNS=n of them, from S
 	@$(WITH_JAVA) PYTHONPATH=docs/examples:. $(BIN)/python -m statestore.testing.soak \
 		--query tests.support.soak.query:queries --runs $(RUNS) --seed $(SEED) --again "make soak RUNS=1 SEED={seed}" $(ARGS)
 
-sink-kills: java $(INSTALLED) jars ## kill driver, executors and workers at each step of the sink of transactions
-	@$(WITH_JAVA) SINK_KILLS=all SPARK_SUBMIT_OPTS="$(SHORT_LIVED_JVM)" $(BIN)/python -m pytest tests/spark/test_kafka_sink.py $(ARGS)
+CLUSTER_TESTS := tests/spark/test_kafka_sink.py tests/spark/test_local_cluster.py tests/spark/test_standalone.py
+
+kills: java $(INSTALLED) jars ## kill drivers, executors and workers of clusters at each step of a batch and of the sink of transactions
+	@$(WITH_JAVA) KILLS=all SPARK_SUBMIT_OPTS="$(SHORT_LIVED_JVM)" $(BIN)/python -m pytest $(CLUSTER_TESTS) $(ARGS)
 
 simulate: $(INSTALLED) ## run the protocol under a seeded scheduler, without Spark: RUNS=n plans, from SEED=s on; OF=sink, ARGS as well
 	@$(BIN)/python -m tests.simulation --of $(OF) --runs $(RUNS) --seed $(SEED) $(ARGS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from orders import Order, seeded_orders
 from statestore import Serdes
 from statestore.testing.kafka_broker import KafkaBroker
-from tests.support.clusters.clusters import Application, SharedApplication
+from tests.support.clusters.clusters import ONE_OF_ALL_KILLS, Application, SharedApplication
 from tests.support.clusters.jobs import OrderJob, expected_contents, expected_output
 from tests.support.kafka.transactions import STEPS, seen
 
@@ -24,8 +23,6 @@ ORDERS = seeded_orders(BATCH * (len(MOMENTS) + 2))
 A_ROW_AT_A_TIME = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1"}
 LARGE_HEADER = ("large", bytes(600_000))
 PARTITIONS = 2
-ALL_KILLS = os.environ.get("SINK_KILLS") == "all"
-"""Each of driver, executor and worker at each step takes minutes."""
 _NUMBERS = count()
 
 
@@ -105,20 +102,20 @@ def test_the_driver_is_killed_with_all_executors(shared: SharedApplication, job:
     assert kill_the_driver(shared, job, "commit", "after")
 
 
-@pytest.mark.skipif(not ALL_KILLS, reason="make sink-kills runs it")
+@ONE_OF_ALL_KILLS
 @pytest.mark.parametrize("action", ["kill worker", "kill"])
 def test_workers_and_executors_are_killed_at_each_step(application: Application, job: OrderJob, action: str) -> None:
     struck = kill_in_turn(application, job, [(action, step, when) for step, when in MOMENTS])
     assert struck == [*range(1, len(MOMENTS) + 1)]
 
 
-@pytest.mark.skipif(not ALL_KILLS, reason="make sink-kills runs it")
+@ONE_OF_ALL_KILLS
 @pytest.mark.parametrize(("step", "when"), MOMENTS)
 def test_the_driver_is_killed_at_each_step(shared: SharedApplication, job: OrderJob, step: str, when: str) -> None:
     assert kill_the_driver(shared, job, step, when)
 
 
-@pytest.mark.skipif(not ALL_KILLS, reason="make sink-kills runs it")
+@ONE_OF_ALL_KILLS
 def test_rows_that_stop_as_their_executor_died_are_not_committed(application: Application, job: OrderJob) -> None:
     # More than Spark and the kernel hold of what is on its way, a row at a time.
     job.settings = A_ROW_AT_A_TIME

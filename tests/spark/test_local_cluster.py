@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orders import seeded_orders
-from tests.support.clusters.clusters import Application
+from tests.support.clusters.clusters import ONE_OF_ALL_KILLS, Application
 from tests.support.clusters.faults import DELTA, PROCESS, SNAPSHOT_FILE, SNAPSHOT_MANIFEST
 from tests.support.clusters.jobs import OrderJob, expected_contents
 
@@ -40,6 +40,7 @@ def test_an_executor_is_killed_during_processing_and_shards_move(application: Ap
     assert moved, "each shard was all the time on one executor"
 
 
+@ONE_OF_ALL_KILLS
 @pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_an_executor_is_killed_during_the_delta_write(application: Application, job: OrderJob) -> None:
     job.add(BATCHES[:4])
@@ -59,6 +60,7 @@ def test_an_executor_is_killed_during_the_delta_write(application: Application, 
     assert result.deltas <= there
 
 
+@ONE_OF_ALL_KILLS
 @pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_an_executor_is_killed_during_a_snapshot(application: Application, job: OrderJob) -> None:
     job.recovery = {"snapshot_every_deltas": 1, "snapshot_budget_ms": 2_000}

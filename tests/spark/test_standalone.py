@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from orders import Order, seeded_orders
-from tests.support.clusters.clusters import Application, SharedApplication, StandaloneCluster
+from tests.support.clusters.clusters import ONE_OF_ALL_KILLS, Application, SharedApplication, StandaloneCluster
 from tests.support.clusters.faults import DELTA, PROCESS, Fault
 from tests.support.clusters.jobs import OrderJob, expected_contents
 from tests.support.clusters.processes import ProcessSession, wait_until
@@ -65,6 +65,7 @@ def worker_of(cluster: StandaloneCluster, pid: int) -> ProcessSession:
     return next(worker for worker in cluster.workers if pid in worker.pids())
 
 
+@ONE_OF_ALL_KILLS
 @pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_a_worker_is_killed_with_its_executors(
     cluster: StandaloneCluster, shared: SharedApplication, job: OrderJob

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyspark
+import pytest
 
 from statestore.testing.jars import SHORT_LIVED_JVM
 from statestore.testing.kafka_broker import free_ports
@@ -47,6 +48,10 @@ _SETTINGS: Final = {
     "spark.network.timeout": "10s",
     "spark.network.timeoutInterval": "1s",
 }
+
+
+ONE_OF_ALL_KILLS: Final = pytest.mark.skipif(os.environ.get("KILLS") != "all", reason="make kills runs it")
+"""What takes minutes, and is much like what make test runs."""
 
 
 class ClusterFailure(AssertionError):
