@@ -15,16 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.connect.config import ConfigDef, ConfigType
 from statestore.errors import FormatError
 from statestore.errors.middleware import ExpiryHeaderError, RecordExpiredError
 from statestore.format.binary_columns import binary_array
 from statestore.format.records.header_lists import rows_with_key
 from statestore.headers.expiry_header import EXPIRY_HEADER, NO_EXPIRY_MS, expiry_column, expiry_in_headers, expiry_value
 from statestore.headers.record_columns import RecordColumns
-from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
-from statestore.middleware.clock import system_time_ms
-from statestore.middleware.properties import made_of
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord
+from statestore.middleware.application import Application, optional
 from statestore.stores.supplier import Duration, milliseconds
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 _EXPIRED: Final = ("drop", "refuse")
 
 
-class ExpiryHeader(Interceptor):
+class ExpiryHeader(Application):
     """Stamps on each record that is sent when it expires, and leaves out those that come too late.
 
     A record expires `lifetime` after its timestamp, or after the batch's time if it has none. A record that has the
@@ -44,10 +43,11 @@ class ExpiryHeader(Interceptor):
 
     A record that is ingested at its time, or later, by the clock of the micro-batch, is dropped, and the log says how
     many those were; with expired="refuse" it raises RecordExpiredError. One whose header is malformed raises
-    ExpiryHeaderError: whoever wrote it meant it to expire.
+    ExpiryHeaderError: whoever wrote it meant it to expire. In a configuration, `lifetime` is `lifetime.ms`.
     """
 
-    kind: ClassVar[str] = "expiry"
+    kind = "expiry"
+    _options = ConfigDef(*optional(ConfigType.LONG, "lifetime.ms"), *optional(ConfigType.STRING, "header", "expired"))
     not_after: ClassVar[Mapping[str, str]] = {
         "signing": "it would stamp what is signed already, and drop what comes in by a header that nobody has verified"
     }
@@ -67,25 +67,15 @@ class ExpiryHeader(Interceptor):
         self.goes_by = (header,)
         self.expired = expired
         self._dropped = 0
-        self._context: InterceptorContext | None = None
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of `statestore.expiry.lifetime.ms`, `.header` and `.expired`. Raises ConfigException."""
-        return made_of(cls._configured, cls.kind, _OPTIONS, config)
 
     @classmethod
     def _configured(cls, lifetime_ms: int | None = None, **arguments: str) -> Self:
         return cls(None if lifetime_ms is None else timedelta(milliseconds=lifetime_ms), **arguments)
 
-    def init(self, context: InterceptorContext) -> None:
-        """Take the clock."""
-        self._context = context
-
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Stamp a record that has no such header."""
         if self.lifetime_ms is not None and self.header not in record.headers:
-            sent_ms = system_time_ms(self._context) if record.timestamp_ms is None else record.timestamp_ms
+            sent_ms = self._now_ms() if record.timestamp_ms is None else record.timestamp_ms
             record.headers.add(self.header, expiry_value(min(sent_ms + self.lifetime_ms, NO_EXPIRY_MS)))
         return (record,)
 
@@ -110,7 +100,7 @@ class ExpiryHeader(Interceptor):
             expiry_ms = expiry_in_headers(record.headers.to_bytes(), self.header)
         except FormatError as cause:
             raise ExpiryHeaderError(str(cause), header=self.header) from cause
-        now_ms = system_time_ms(self._context)
+        now_ms = self._now_ms()
         if expiry_ms is None or expiry_ms > now_ms:
             return (record,)
         if self.expired == "refuse":
@@ -123,7 +113,7 @@ class ExpiryHeader(Interceptor):
         times_ms, malformed = expiry_column(records.headers, self.header)
         if malformed.size:
             raise ExpiryHeaderError(f"it is malformed in {malformed.size} records", header=self.header)
-        now_ms = system_time_ms(self._context)
+        now_ms = self._now_ms()
         lives = times_ms > now_ms
         if lives.all():
             return records
@@ -140,10 +130,3 @@ class ExpiryHeader(Interceptor):
 
     def __repr__(self) -> str:
         return f"ExpiryHeader({self.lifetime_ms!r}, header={self.header!r}, expired={self.expired!r})"
-
-
-_OPTIONS: Final = ConfigDef(
-    Property("lifetime.ms", ConfigType.LONG, default=None, doc="how long a record counts after its timestamp"),
-    Property("header", default=None, doc="the header that says when a record expires"),
-    Property("expired", default=None, doc="drop or refuse a record that comes too late"),
-)

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.connect.config import ConfigDef, ConfigType
 from statestore.format.binary_columns import row_objects, row_sizes
 from statestore.format.keys.entry_key import MAP_KEYS, key_at_front, map_entry_key, map_key_of
 from statestore.format.serde import Serdes
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_size import content_bytes
 from statestore.headers.records import ConsumerRecord, ProducerRecord
-from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
+from statestore.middleware.application import Application, optional
 from statestore.middleware.lineage.trail import TRAIL_HEADER, Trail, read_trail
-from statestore.middleware.properties import made_of
 from statestore.stores.builder import PartStore
 from statestore.stores.stores import Stores
-
-if TYPE_CHECKING:
-    from typing_extensions import Self  # typing has it from Python 3.11 on
 
 __all__ = ["NOBODY", "OTHERS", "USAGE_STORE", "Chargeback", "read_usage", "usage_of"]
 
@@ -84,13 +81,14 @@ def read_usage(entries: Iterable[tuple[bytes, bytes]]) -> dict[str, Usage]:
     return found
 
 
-class Chargeback(Interceptor):
+class Chargeback(Application):
     """Counts what comes in and what goes out, by who has sent it: see `docs/middleware/trail.md`.
 
     Put it last in a chain, so that it counts what travels. It changes no record.
     """
 
-    kind: ClassVar[str] = "chargeback"
+    kind = "chargeback"
+    _options = ConfigDef(*optional(ConfigType.STRING, "charge"), *optional(ConfigType.INT, "max.principals"))
     not_before: ClassVar[Mapping[str, str]] = {
         "trail": "it charges by the trail as it travels: what goes out has no entry of ours yet, and what comes in "
         "already has",
@@ -114,11 +112,6 @@ class Chargeback(Interceptor):
         self._store: Any = None
         self._usage: dict[str, Usage] = {}
         self._record_key: bytes | None = None
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of the properties `statestore.chargeback.charge` and `.max.principals`. Raises ConfigException."""
-        return made_of(cls, cls.kind, _OPTIONS, config)
 
     def stores(self) -> tuple[PartStore, ...]:
         """Return the store of totals."""
@@ -232,9 +225,3 @@ def _encode(usage: Usage) -> bytes:
 def _decode(value: bytes) -> Usage:
     numbers = [int.from_bytes(value[start : start + 8], "big") for start in range(0, 32, 8)]
     return Usage(Traffic(*numbers[:2]), Traffic(*numbers[2:]))
-
-
-_OPTIONS: Final = ConfigDef(
-    Property("charge", default=None, doc="who pays: sender or origin"),
-    Property("max.principals", ConfigType.INT, default=None, doc="how many principals a shard has totals of"),
-)

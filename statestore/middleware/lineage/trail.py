@@ -11,27 +11,23 @@ Varints are Kafka's. Source: the routing trail of the proposal for an architectu
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.connect.config import ConfigDef, ConfigType
 from statestore.errors import FormatError
 from statestore.errors.middleware import TrailRefusedError
 from statestore.format.binary_columns import row_objects
 from statestore.format.varint import decode_uvarint, decode_varlong, encode_uvarint, encode_varlong
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
-from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
-from statestore.middleware.clock import system_time_ms
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
+from statestore.middleware.application import Application, optional
 from statestore.middleware.lineage.changing_headers import TRAIL_HEADER
-from statestore.middleware.properties import made_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Self  # typing has it from Python 3.11 on
 
 __all__ = ["TRAIL_HEADER", "Entry", "PaperTrail", "read_trail"]
 
@@ -89,14 +85,18 @@ def read_trail(headers: Headers) -> Trail:
     return Trail() if header is None else Trail.of_header(header.value)
 
 
-class PaperTrail(Interceptor):
+class PaperTrail(Application):
     """Notes each hop of a record in its header `paper-trail`: see `docs/middleware/trail.md`.
 
     What is read has an entry more. When it is written, that entry says where to; a record that was not read has an
     entry of its own. Where there would be more than `max_entries`, the oldest go, and the trail says how many.
     """
 
-    kind: ClassVar[str] = "trail"
+    kind = "trail"
+    _options = ConfigDef(
+        *optional(ConfigType.STRING, "by.whom", "read.from.cluster", "produced.into.cluster"),
+        *optional(ConfigType.INT, "max.entries"),
+    )
     goes_by = (TRAIL_HEADER,)
     changes = (TRAIL_HEADER,)
 
@@ -121,20 +121,11 @@ class PaperTrail(Interceptor):
         self._read_from_cluster: Final = read_from_cluster
         self._produced_into_cluster: Final = produced_into_cluster
         self._max_entries: Final = max_entries
-        self._context: InterceptorContext | None = None
         self._written: dict[tuple[str, int, bool], bytes] = {}
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of the properties `statestore.trail.*`: the arguments, with dots for underscores.
-
-        Raises ConfigException.
-        """
-        return made_of(cls, cls.kind, _OPTIONS, config)
 
     def init(self, context: InterceptorContext) -> None:
         """Take the clock."""
-        self._context = context
+        super().init(context)
         self._written = {}
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
@@ -171,7 +162,7 @@ class PaperTrail(Interceptor):
 
     def _with_entry(self, walk: _Walk | None, topic: str, *, is_read: bool) -> bytes:
         """Return a trail with one more entry: what is there is not written anew."""
-        entry = self._entry_bytes(topic, system_time_ms(self._context), is_read)
+        entry = self._entry_bytes(topic, self._now_ms(), is_read)
         if walk is None:
             return _head(0, 1) + entry
         count = len(walk.entries) + 1
@@ -308,11 +299,3 @@ def _decode_time(data: bytes, position: int) -> tuple[int, int]:
     if end > position + 1 and data[end - 1] == 0:
         raise FormatError("trail", _LONG)
     return when_ms, end
-
-
-_OPTIONS: Final = ConfigDef(
-    Property("by.whom", default=None, doc="who entries say that it was"),
-    Property("read.from.cluster", default=None, doc="the cluster that records are read from"),
-    Property("produced.into.cluster", default=None, doc="the cluster that records are written to"),
-    Property("max.entries", ConfigType.INT, default=None, doc="how many entries a trail has at most"),
-)

@@ -21,21 +21,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.connect.config import ConfigDef, ConfigType
 from statestore.errors import DeserializationError
 from statestore.errors.middleware import CloudEventRefusedError
 from statestore.format.keys.entry_key import sized
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ProducerRecord
-from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord
+from statestore.middleware.application import Application, optional
 from statestore.middleware.extras import extra
-from statestore.middleware.properties import made_of
 from statestore.middleware.schemas.content_type import CONTENT_TYPE, ContentType
 
 if TYPE_CHECKING:
     from cloudevents.core.v1.event import CloudEvent
-    from typing_extensions import Self
 
 __all__ = ["CloudEvents", "content_id", "event_of", "record_of"]
 
@@ -61,11 +60,6 @@ _JSON: Final = re.compile(r"(application|text)/([a-z0-9.-]+\+)?json")
 _NAME: Final = re.compile(r"[a-z0-9]+")
 _TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_PROPERTIES: Final = ConfigDef(
-    *(Property(name, ConfigType.STRING, None) for name in ("source", "type", "subject", "dataschema", "content.type")),
-    Property("topics", ConfigType.LIST, None),
-    Property("required", ConfigType.BOOLEAN, None),
-)
 
 
 def content_id(record: EmittedRecord) -> str:
@@ -128,7 +122,7 @@ def record_of(event: CloudEvent, topic: str, *, structured: bool = False) -> Pro
     )
 
 
-class CloudEvents(Interceptor):
+class CloudEvents(Application):
     """Makes events of what is sent, and checks that what comes is one, in binary mode. Values stay as they are.
 
     What comes in structured mode goes on in binary mode. What a record's headers said of another event is taken out
@@ -148,7 +142,12 @@ class CloudEvents(Interceptor):
         required: whether what comes and is no event is refused; else it passes.
     """
 
-    kind: ClassVar[str] = "cloudevents"
+    kind = "cloudevents"
+    _options = ConfigDef(
+        *optional(ConfigType.STRING, "source", "type", "subject", "dataschema", "content.type"),
+        *optional(ConfigType.LIST, "topics"),
+        *optional(ConfigType.BOOLEAN, "required"),
+    )
     marks = (CONTENT_TYPE, *(CE_PREFIX + name for name in _REQUIRED))
     not_after: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("compression", "encryption", "slicing", "claim-check", "signing"),
@@ -198,14 +197,6 @@ class CloudEvents(Interceptor):
                 _checked(dict(fixed))
             except CloudEventRefusedError as cause:
                 raise ValueError(str(cause)) from cause
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of the properties `statestore.cloudevents.*`: arguments of text, with dots for underscores.
-
-        Raises ConfigException.
-        """
-        return made_of(cls, cls.kind, _PROPERTIES, config)
 
     def on_emit(self, record: EmittedRecord) -> Sequence[EmittedRecord]:
         """Write the attributes into headers. Raises CloudEventRefusedError if a callable returns what none can be."""

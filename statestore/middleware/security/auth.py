@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.connect.config import ConfigDef, ConfigType
 from statestore.errors import RecordRefusedError, TokenRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
-from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
-from statestore.middleware.clock import system_time_ms
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord
+from statestore.middleware.application import optional
 from statestore.middleware.extras import extra
-from statestore.middleware.marked_columns import with_header_where
-from statestore.middleware.properties import made_of
+from statestore.middleware.marks import with_header_where
 from statestore.middleware.security.key_ids import is_key_id
 from statestore.middleware.security.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.security.keys import Key, KeyProvider, Keyring
@@ -34,7 +33,6 @@ with extra("auth"):
 
 if TYPE_CHECKING:
     from jwt.types import Options
-    from typing_extensions import Self
 
 __all__ = [
     "TOKEN_HEADER",
@@ -151,23 +149,6 @@ class _VerifiedTokens:
         return _VerifiedTokens, (self._size,)
 
 
-_PROPERTIES: Final = ConfigDef(
-    Property("keys", ConfigType.CLASS, None, doc="module:function, which returns the Keyring"),
-    Property("algorithms", ConfigType.LIST, None),
-    Property("issuer", ConfigType.STRING, None),
-    Property("audience", ConfigType.LIST, None),
-    Property("leeway.ms", ConfigType.LONG, None),
-    Property("max.bytes", ConfigType.INT, None),
-    Property("required", ConfigType.BOOLEAN, None),
-    Property("keep", ConfigType.BOOLEAN, None),
-    Property("claims", ConfigType.LIST, None),
-    Property("header", ConfigType.STRING, None),
-    Property("token", ConfigType.CLASS, None, doc="module:function, which returns the token"),
-    Property("audit.topic", ConfigType.STRING, None),
-    Property("cache.size", ConfigType.INT, None),
-)
-
-
 class Authentication(KeyedInterceptor):
     """Checks the token of each record that is ingested, and puts one of its own on those that are emitted.
 
@@ -194,6 +175,14 @@ class Authentication(KeyedInterceptor):
     """
 
     kind = "token"
+    _options = ConfigDef(
+        *optional(ConfigType.CLASS, "keys", "token"),
+        *optional(ConfigType.LIST, "algorithms", "audience", "claims"),
+        *optional(ConfigType.STRING, "issuer", "header", "audit.topic"),
+        *optional(ConfigType.LONG, "leeway.ms"),
+        *optional(ConfigType.INT, "max.bytes", "cache.size"),
+        *optional(ConfigType.BOOLEAN, "required", "keep"),
+    )
     not_after: ClassVar[Mapping[str, str]] = {
         "signing": "a token has to be signed with its record, or it can be put on another one; and what comes in would "
         "be given claims before it is verified"
@@ -248,20 +237,6 @@ class Authentication(KeyedInterceptor):
         self._audit_topic: Final = audit_topic
         self._verified: Final = _VerifiedTokens(cache_size)
         self.goes_by = (CLAIMS_HEADER, header)
-        self._context: InterceptorContext | None = None
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of `statestore.token.*`: the arguments, with dots for underscores. Raises ConfigException.
-
-        `keys` and `token` are module:function.
-        """
-        return made_of(cls, cls.kind, _PROPERTIES, config)
-
-    def init(self, context: InterceptorContext) -> None:
-        """Take the clock."""
-        super().init(context)
-        self._context = context
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Check a record's token, and put its claims there. Raises TokenRefusedError and UnknownKeyIdError."""
@@ -321,7 +296,7 @@ class Authentication(KeyedInterceptor):
             if verified is None:
                 verified = self._verify(token)
                 self._verified.put(token, verified)
-            now_ms = system_time_ms(self._context)
+            now_ms = self._now_ms()
             if now_ms >= verified.ends_ms + self._leeway_ms:
                 self._verified.forget(token)
                 raise TokenRefusedError(reason=f"it has expired, {now_ms - verified.ends_ms} ms ago")

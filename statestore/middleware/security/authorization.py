@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import AccessDeniedError, RecordRefusedError
 from statestore.format.binary_columns import row_objects
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
-from statestore.interception.interceptor import IngestedRecord, Interceptor
-from statestore.middleware.properties import made_of
+from statestore.interception.interceptor import IngestedRecord
+from statestore.middleware.application import Application, optional
 from statestore.middleware.security.auth import CLAIMS_HEADER, NO_CLAIMS, claims_of, read_claims
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["AccessDecision", "AccessRequest", "Authorization"]
 
@@ -54,17 +51,10 @@ Policy: TypeAlias = Callable[[AccessRequest], "bool | AccessDecision"]
 
 Which headers it looks at may stand in its attribute `goes_by`: signing behind it has to sign them then.
 """
-
-_POLICY_PROPERTIES: Final = ConfigDef(
-    Property("policy", ConfigType.CLASS, doc="module:function"),
-    Property("audit.topic", ConfigType.STRING, None),
-    Property("action", ConfigType.STRING, None),
-    Property("authenticated", ConfigType.BOOLEAN, None),
-)
 _REASON_MAX: Final = 500
 
 
-class Authorization(Interceptor):
+class Authorization(Application):
     """Asks a policy about each record that is ingested, and refuses those that it does not allow.
 
     Whatever else than True, or a decision that allows, is a denial; so is whatever the policy raises, whose class
@@ -79,6 +69,11 @@ class Authorization(Interceptor):
     """
 
     kind = "authorization"
+    _options = ConfigDef(
+        Property("policy", ConfigType.CLASS),
+        *optional(ConfigType.STRING, "audit.topic", "action"),
+        *optional(ConfigType.BOOLEAN, "authenticated"),
+    )
     needs: ClassVar[Mapping[str, str]] = {
         "token": "claims that nobody has checked are those that anybody has written. If the policy does not look at "
         "them, say authenticated=False"
@@ -97,14 +92,6 @@ class Authorization(Interceptor):
         self._authenticated: Final = authenticated
         self._audit_topic: Final = audit_topic
         self._action: Final = action
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of `statestore.authorization.*`: the arguments, with dots for underscores. Raises ConfigException.
-
-        `policy` is module:function.
-        """
-        return made_of(cls, cls.kind, _POLICY_PROPERTIES, config)
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Ask about a record. Raises AccessDeniedError."""

@@ -8,7 +8,7 @@ encrypts headers, which may stay encrypted in state until `open_header`. `cipher
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import pyarrow as pa
 
@@ -21,15 +21,12 @@ from statestore.format.serde import Serde
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
-from statestore.middleware.marked_columns import with_header_where
-from statestore.middleware.properties import made_of
+from statestore.middleware.application import optional
+from statestore.middleware.marks import with_header_where
 from statestore.middleware.security.ciphertext import is_sealed, seal, topic_is_bound, unseal
 from statestore.middleware.security.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.security.keys import KeyProvider
 from statestore.middleware.security.serde_cipher import SerdeCipher
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["Encryption", "HeaderEncryption", "encrypted_serde", "open_header"]
 
@@ -39,39 +36,16 @@ ENCRYPTION_HEADER: Final = "statestore-encryption"
 """The header that says how a record's value is encrypted: `aes-gcm`."""
 
 _AES_GCM: Final = b"aes-gcm"
-_KEYS: Final = Property("keys", ConfigType.CLASS, doc="module:function, which returns the Keyring")
-_ENCRYPT: Final = Property("encrypt", ConfigType.BOOLEAN, None)
-_REQUIRED: Final = Property("required", ConfigType.BOOLEAN, None)
-_PROPERTIES: Final = ConfigDef(
-    _KEYS,
-    _ENCRYPT,
-    Property("decrypt", ConfigType.BOOLEAN, None),
-    _REQUIRED,
-    Property("bind.topic", ConfigType.BOOLEAN, None),
-)
-_HEADER_PROPERTIES: Final = ConfigDef(
-    _KEYS, _ENCRYPT, _REQUIRED, Property("names", ConfigType.LIST), Property("open", ConfigType.BOOLEAN, None)
-)
 
 
 class _Encrypting(KeyedInterceptor):
     """What has a source of keys, encrypts on one side, and opens on the other."""
-
-    _options: ClassVar[ConfigDef]
 
     def __init__(self, keys: KeyProvider, *, encrypt: bool, opens: bool, required: bool) -> None:
         self._keys = KeySource(keys, self.kind)
         self._encrypt: Final = encrypt
         self._opens: Final = opens
         self._required: Final = required
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of `statestore.<its kind>.*`: the arguments, with dots for underscores; `keys` is module:function.
-
-        Raises ConfigException.
-        """
-        return made_of(cls, cls.kind, cls._options, config)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._keys!r})"
@@ -93,7 +67,10 @@ class Encryption(_Encrypting):
 
     kind = "encryption"
     marks = (ENCRYPTION_HEADER,)
-    _options = _PROPERTIES
+    _options = ConfigDef(
+        Property("keys", ConfigType.CLASS),
+        *optional(ConfigType.BOOLEAN, "encrypt", "decrypt", "required", "bind.topic"),
+    )
     not_after: ClassVar[Mapping[str, str]] = {
         "claim-check": "what was checked in would lie there unencrypted: encryption has to come first"
     }
@@ -178,7 +155,11 @@ class HeaderEncryption(_Encrypting):
     """
 
     kind = "header-encryption"
-    _options = _HEADER_PROPERTIES
+    _options = ConfigDef(
+        Property("keys", ConfigType.CLASS),
+        Property("names", ConfigType.LIST),
+        *optional(ConfigType.BOOLEAN, "encrypt", "open", "required"),
+    )
 
     def __init__(
         self, names: Sequence[str], keys: KeyProvider, *, encrypt: bool = True, open: bool = True, required: bool = True

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar
 
 from statestore.errors.middleware import KeyUnusableError, UnknownKeyIdError
-from statestore.interception.interceptor import Interceptor, InterceptorContext
+from statestore.interception.interceptor import InterceptorContext
+from statestore.middleware.application import Application
 from statestore.middleware.security.keys import Key, KeyProvider, Keyring
 
 _K = TypeVar("_K", bound=Key)
@@ -72,13 +73,14 @@ class KeySource:
         return KeySource, (self._given, self.purpose)
 
 
-class KeyedInterceptor(Interceptor):
+class KeyedInterceptor(Application):
     """An interceptor with keys. Provided ones are got anew for each batch, where they are first needed in it."""
 
     _keys: KeySource
 
     def init(self, context: InterceptorContext) -> None:
         """Begin with a batch: the ring of a copy may be older."""
+        super().init(context)
         self._keys = self._keys.renewed()
 
     def finish_batch(self) -> None:

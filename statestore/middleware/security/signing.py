@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -19,17 +19,13 @@ from statestore.format.binary_columns import row_objects
 from statestore.format.records.header_bytes import parse_headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
-from statestore.middleware.clock import system_time_ms
+from statestore.middleware.application import optional
 from statestore.middleware.lineage.changing_headers import CHANGING_HEADERS
-from statestore.middleware.properties import made_of
 from statestore.middleware.security.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.security.keys import KeyProvider, SignatureKey
 from statestore.middleware.security.seen_signatures import SeenSignatures, seen_store
 from statestore.middleware.security.signature_frame import NAMES_MAX, Pairs, SignatureHead, read_frame, signed_bytes
 from statestore.stores.builder import PartStore
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["CHANGING_HEADERS", "SIGNATURE_HEADER", "Signing"]
 
@@ -38,22 +34,6 @@ SIGNATURE_HEADER: Final = "statestore-signature"
 
 _FRAME_BYTES_MAX: Final = 16 << 10
 _CLOCKS: Final = ("system", "record")
-
-_PROPERTIES: Final = ConfigDef(
-    Property("keys", ConfigType.CLASS, doc="module:function, which returns the Keyring"),
-    Property("sign", ConfigType.BOOLEAN, None),
-    Property("verify", ConfigType.BOOLEAN, None),
-    Property("unsigned", ConfigType.LIST, None),
-    Property("version.1.headers", ConfigType.LIST, None),
-    Property("bind.topic", ConfigType.BOOLEAN, None),
-    Property("required", ConfigType.BOOLEAN, None),
-    Property("keep", ConfigType.BOOLEAN, None),
-    Property("header", ConfigType.STRING, None),
-    Property("window.ms", ConfigType.LONG, None),
-    Property("ahead.ms", ConfigType.LONG, None),
-    Property("clock", ConfigType.STRING, None),
-    Property("refuse.replays", ConfigType.BOOLEAN, None),
-)
 
 
 class Signing(KeyedInterceptor):
@@ -85,6 +65,13 @@ class Signing(KeyedInterceptor):
     """
 
     kind = "signing"
+    _options = ConfigDef(
+        Property("keys", ConfigType.CLASS),
+        *optional(ConfigType.BOOLEAN, "sign", "verify", "bind.topic", "required", "keep", "refuse.replays"),
+        *optional(ConfigType.LIST, "unsigned", "version.1.headers"),
+        *optional(ConfigType.STRING, "header", "clock"),
+        *optional(ConfigType.LONG, "window.ms", "ahead.ms"),
+    )
 
     def __init__(
         self,
@@ -125,17 +112,8 @@ class Signing(KeyedInterceptor):
         self._refuse_replays: Final = refuse_replays and verify
         if keep or not verify:
             self.changes = (header,)
-        self._context: InterceptorContext | None = None
         self._serials: Iterator[int] | None = None
         self._seen: SeenSignatures | None = None
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of the properties `statestore.signing.*`: the arguments, with dots for underscores.
-
-        `keys` is module:function, which returns the Keyring. Raises ConfigException.
-        """
-        return made_of(cls, cls.kind, _PROPERTIES, config)
 
     @property
     def name(self) -> str:
@@ -184,7 +162,6 @@ class Signing(KeyedInterceptor):
     def init(self, context: InterceptorContext) -> None:
         """Take clock and store."""
         super().init(context)
-        self._context = context
         # The same for the same records when a batch is retried, and different in each shard.
         self._serials = count(context.shard << 32)
         self._seen = SeenSignatures(self.name, context) if self._refuse_replays else None
@@ -238,7 +215,7 @@ class Signing(KeyedInterceptor):
             raise KeyUnusableError(purpose="signing", problem=f"the active key {key_id!r} is public, and can't sign")
         if self._serials is None:
             self._serials = count(int.from_bytes(os.urandom(7), "big"))
-        time_ms, serial = system_time_ms(self._context), next(self._serials)
+        time_ms, serial = self._now_ms(), next(self._serials)
         head = SignatureHead(signer.algorithm, key_id, time_ms, serial, self._bind_topic, self._unsigned)
         data = head.to_bytes()
         return data + signer.sign(signed_bytes(head, data, topic, key, value, headers, own=self._header))
@@ -282,7 +259,7 @@ class Signing(KeyedInterceptor):
     def _check_time(self, time_ms: int, key: bytes | None, timestamp_ms: int) -> None:
         if self._window_ms is None:
             return
-        now_ms = latest_ms = timestamp_ms if self._clock == "record" else system_time_ms(self._context)
+        now_ms = latest_ms = timestamp_ms if self._clock == "record" else self._now_ms()
         if self._seen is not None and self._clock == "record":
             latest_ms = self._seen.latest_ms(key, now_ms)
         if time_ms < latest_ms - self._window_ms:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -23,12 +23,9 @@ from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.binary_columns import row_sizes
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
-from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
-from statestore.middleware.properties import made_of
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord
+from statestore.middleware.application import Application, optional
 from statestore.recovery.location.durable_location import DurableLocation
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["CLAIM_CHECK_HEADER", "ClaimCheck", "delete_objects"]
 
@@ -65,7 +62,7 @@ class _Claim(NamedTuple):
         return claim
 
 
-class ClaimCheck(Interceptor):
+class ClaimCheck(Application):
     """Checks large values in at a location on their way out, and fetches them on their way in.
 
     Fetched values are not larger than `max_bytes`, and have the hash that the claim says. A location that can't be
@@ -73,6 +70,11 @@ class ClaimCheck(Interceptor):
     """
 
     kind = "claim-check"
+    _options = ConfigDef(
+        Property("location"),
+        *optional(ConfigType.INT, "threshold.bytes", "max.bytes"),
+        *optional(ConfigType.BOOLEAN, "lazy"),
+    )
     marks = (CLAIM_CHECK_HEADER,)
     not_before: ClassVar[Mapping[str, str]] = {
         "schema": "the value is elsewhere by then: give it its schema before it is checked in",
@@ -110,14 +112,6 @@ class ClaimCheck(Interceptor):
         self._lazy: Final = lazy
         if lazy:
             self.changes = (CLAIM_CHECK_HEADER,)
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of `statestore.claim-check.location`, `.threshold.bytes`, `.max.bytes` and `.lazy`.
-
-        Raises ConfigException if there is no location, and for values that they can't have.
-        """
-        return made_of(cls, cls.kind, _OPTIONS, config)
 
     def fetch(self, headers: Headers) -> bytes:
         """Return the value that the claim in a record's headers stands for.
@@ -226,11 +220,3 @@ def _without_claims(records: RecordColumns) -> RecordColumns | None:
     """Return records of which none has a claim; None if any has."""
     claims = records.header(CLAIM_CHECK_HEADER)
     return records if claims.null_count == len(claims) else None
-
-
-_OPTIONS: Final = ConfigDef(
-    Property("location", doc="where values lie"),
-    Property("threshold.bytes", ConfigType.INT, default=None, doc="values of more bytes are checked in"),
-    Property("max.bytes", ConfigType.INT, default=None, doc="how many bytes a value may have"),
-    Property("lazy", ConfigType.BOOLEAN, default=None, doc="whether values are left where they are"),
-)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.connect.config import ConfigDef, Property
+from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import FormatError, UnknownHeaderError
 from statestore.errors.middleware import CompactHeadersError
 from statestore.format.records.header_columns import encode_header_column
@@ -23,11 +23,11 @@ from statestore.format.records.header_edits import add_header_column
 from statestore.format.records.header_lists import headers_with_key, rows_of_headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Header, Headers
-from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.kip82.id_header_bytes import IdForm, decode_id_headers, encode_id_headers
 from statestore.kip82.id_header_columns import decode_id_header_column, encode_id_header_column
 from statestore.kip82.id_headers import HeaderIds
-from statestore.middleware.properties import made_of
+from statestore.middleware.application import Application, optional
 from statestore.middleware.size.header_ids import HeaderRegistry
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ COMPACT_HEADER: Final = "_h"
 _ESCAPE_ID: Final = 0
 
 
-class CompactHeaders(Interceptor):
+class CompactHeaders(Application):
     """Sends all headers of a record as one, with ids for names; takes them apart again where they come in.
 
     Their order, repeated ones, null values and headers that have no id stay as they are. Who reads the topic without
@@ -49,7 +49,8 @@ class CompactHeaders(Interceptor):
     Raises CompactHeadersError for a record whose header is none, or has an id that the registry does not know.
     """
 
-    kind: ClassVar[str] = "header-ids"
+    kind = "header-ids"
+    _options = ConfigDef(Property("registry"), *optional(ConfigType.STRING, "header"))
     not_before: ClassVar[Mapping[str, str]] = {
         "header-encryption": "the headers that it is to encrypt are in one header by then, and have no names"
     }
@@ -58,7 +59,8 @@ class CompactHeaders(Interceptor):
     def __init__(self, ids: HeaderIds, header: str = COMPACT_HEADER) -> None:
         """Make one with ids, a HeaderRegistry or not, and the name of its header.
 
-        Raises ValueError for an empty name, and if a header of the registry has the id 0.
+        In a configuration, `registry` is the path of a HeaderRegistry as JSON. Raises ValueError for an empty name, and
+        if a header of the registry has the id 0; for a configuration FormatError for what is no registry.
         """
         if not header:
             raise ValueError("header must be the name of one, got ''")
@@ -68,14 +70,6 @@ class CompactHeaders(Interceptor):
             self.ids = ids
         self.header = header
         self.marks = (header,)
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of `statestore.header-ids.registry`, the path of a HeaderRegistry as JSON, and `.header`.
-
-        Raises ConfigException, and FormatError for what is no registry.
-        """
-        return made_of(cls._configured, cls.kind, _OPTIONS, config)
 
     @classmethod
     def _configured(cls, registry: str, **arguments: str) -> Self:
@@ -175,9 +169,3 @@ class CompactHeaders(Interceptor):
 def _with_headers(records: RecordColumns, change: Callable[[bytes], bytes]) -> RecordColumns:
     changed = [change(header_bytes) for header_bytes in records.headers.to_pylist()]
     return records.with_columns(headers=pa.array(changed, pa.binary()))
-
-
-_OPTIONS: Final = ConfigDef(
-    Property("registry", doc="the file of the registry of header ids"),
-    Property("header", default=None, doc="the header that holds all others"),
-)

@@ -21,17 +21,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.connect.config import ConfigDef, ConfigType
 from statestore.errors.middleware import CompressedValueError, DecompressionLimitError, ExtraMissingError
 from statestore.format.binary_columns import is_valid, row_objects
 from statestore.format.records.header_bytes import encode_headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
-from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.interception.passage import PART_BYTES
+from statestore.middleware.application import Application, optional
 from statestore.middleware.extras import extra
-from statestore.middleware.marked_columns import with_header_where
-from statestore.middleware.properties import made_of
+from statestore.middleware.marks import with_header_where
 from statestore.middleware.schemas.content_type import CONTENT_TYPE
 
 if TYPE_CHECKING:
@@ -103,13 +103,18 @@ class ContentTypes:
         return content_type in self._types or content_type.startswith(self._kinds or (b"\n",))
 
 
-class Compression(Interceptor):
+class Compression(Application):
     """Compresses values on their way out, and decompresses them on their way in.
 
     Contexts of the codecs are made once in a process, for all interceptors alike.
     """
 
     kind = "compression"
+    _options = ConfigDef(
+        *optional(ConfigType.STRING, "codec"),
+        *optional(ConfigType.INT, "level", "dictionary", "min.bytes", "max.bytes"),
+        *optional(ConfigType.LIST, "dictionaries", "content.types"),
+    )
     marks = (COMPRESSION_HEADER,)
     not_after: ClassVar[Mapping[str, str]] = {
         "encryption": "what is encrypted does not get smaller, so compress before you encrypt"
@@ -138,7 +143,8 @@ class Compression(Interceptor):
             max_bytes: no value of more bytes is made of a compressed one, and none is compressed.
             when: says of topic, headers and value whether to compress that; picklable.
 
-        Raises ValueError for anything else.
+        In a configuration, `dictionaries` has ids and paths of files, as in `7:/etc/dictionaries/orders-7`, and
+        `content.types` those of ContentTypes. Raises ValueError for anything else.
         """
         if codec not in _LEVELS:
             raise ValueError(f"codec must be one of {', '.join(sorted(_LEVELS))}, not {codec!r}")
@@ -158,15 +164,6 @@ class Compression(Interceptor):
         self._min_bytes: Final = min_bytes
         self._max_bytes: Final = max_bytes
         self._when: Final = when
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of `statestore.compression.codec`, `.level`, `.min.bytes`, `.max.bytes`, `.content.types` and such.
-
-        `.dictionaries` has ids and paths of files, as in `7:/etc/dictionaries/orders-7`, `.dictionary` the active id.
-        Raises ConfigException for values that they can't have.
-        """
-        return made_of(cls._configured, cls.kind, _OPTIONS, config)
 
     @classmethod
     def _configured(
@@ -398,14 +395,3 @@ def _gunzipped(data: bytes, max_bytes: int) -> bytes:
         if not data:
             return value
     raise CompressedValueError(f"can't be read: it has more than {_MOST_GZIP_MEMBERS} members", codec=_GZIP)
-
-
-_OPTIONS: Final = ConfigDef(
-    Property("codec", default=None, doc="what values are compressed with"),
-    Property("level", ConfigType.INT, default=None, doc="how hard it tries"),
-    Property("dictionaries", ConfigType.LIST, default=None, doc="dictionaries that are known, as id:path"),
-    Property("dictionary", ConfigType.INT, default=None, doc="the id of the one to compress with"),
-    Property("min.bytes", ConfigType.INT, default=None, doc="from how many bytes on a value is compressed"),
-    Property("max.bytes", ConfigType.INT, default=None, doc="how many bytes a value may have, decompressed"),
-    Property("content.types", ConfigType.LIST, default=None, doc="which values are compressed"),
-)

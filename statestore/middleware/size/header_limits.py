@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 import pyarrow.compute as pc
 
-from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.connect.config import ConfigDef, ConfigType
 from statestore.errors.middleware import HeaderLimitError
 from statestore.format.binary_columns import row_sizes
 from statestore.format.records.header_bytes import header_count
 from statestore.headers.record_columns import RecordColumns
-from statestore.interception.interceptor import IngestedRecord, Interceptor
-from statestore.middleware.properties import made_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Self  # typing has it from Python 3.11 on
+from statestore.interception.interceptor import IngestedRecord
+from statestore.middleware.application import Application, optional
 
 __all__ = ["HeaderLimits"]
 
@@ -25,13 +22,14 @@ _HEADER_BYTES_MIN: Final = 2
 """A header of an empty key and no value: one byte for the length of each."""
 
 
-class HeaderLimits(Interceptor):
+class HeaderLimits(Application):
     """Refuses records with more than `max_headers` headers, or more than `max_bytes` of them as they are encoded.
 
     Only their count is read, and their length is known. It belongs at the end of a chain: what comes in meets it first.
     """
 
-    kind: ClassVar[str] = "limits"
+    kind = "limits"
+    _options = ConfigDef(*optional(ConfigType.INT, "max.headers", "max.bytes"))
 
     def __init__(self, max_headers: int = 256, max_bytes: int = 64 << 10) -> None:
         """Raise ValueError for a negative limit."""
@@ -39,11 +37,6 @@ class HeaderLimits(Interceptor):
             raise ValueError(f"limits of headers must not be negative, got {max_headers} and {max_bytes}")
         self.max_headers: Final = max_headers
         self.max_bytes: Final = max_bytes
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of `statestore.limits.max.headers` and `.max.bytes`. Raises ConfigException."""
-        return made_of(cls, cls.kind, _OPTIONS, config)
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Raise HeaderLimitError for a record beyond the limits."""
@@ -68,9 +61,3 @@ class HeaderLimits(Interceptor):
 
     def __repr__(self) -> str:
         return f"HeaderLimits({self.max_headers}, {self.max_bytes})"
-
-
-_OPTIONS: Final = ConfigDef(
-    Property("max.headers", ConfigType.INT, default=None, doc="how many headers a record may have"),
-    Property("max.bytes", ConfigType.INT, default=None, doc="how large they may be together"),
-)

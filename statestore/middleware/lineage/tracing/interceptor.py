@@ -12,30 +12,35 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.connect.config import ConfigDef, ConfigType
 from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
+from statestore.middleware.application import Application, optional
 from statestore.middleware.lineage.changing_headers import TRACE_LINKS, TRACEPARENT
 from statestore.middleware.lineage.tracing.batch_traces import BatchTraces
 from statestore.middleware.lineage.tracing.propagation import Propagation
 from statestore.middleware.lineage.tracing.providers import ProviderFactory, process_tracer
 from statestore.middleware.lineage.tracing.spans import SpanMaker
-from statestore.middleware.properties import made_of
 
 if TYPE_CHECKING:
     from opentelemetry.propagators.textmap import TextMapPropagator
     from typing_extensions import Self  # typing has it from Python 3.11 on
 
 
-class Tracing(Interceptor):
+class Tracing(Application):
     """Continues the trace in each record's headers, by OpenTelemetry: see `docs/middleware/tracing.md`.
 
     Spans have the time at which they are made. Trace headers that are malformed begin a trace, and refuse no record.
     """
 
-    kind: ClassVar[str] = "tracing"
+    kind = "tracing"
+    _options = ConfigDef(
+        *optional(ConfigType.CLASS, "tracer.provider"),
+        *optional(ConfigType.STRING, "consumer.group"),
+        *optional(ConfigType.BOOLEAN, "shows.keys", "is.current"),
+    )
     not_after: ClassVar[Mapping[str, str]] = {
         "slicing": "only the first slice has the record's headers, so each other one would begin a trace of its own",
     }
@@ -72,7 +77,6 @@ class Tracing(Interceptor):
         self._identity = uuid.uuid4().hex
         self._batch: BatchTraces | None = None
         self._is_ready = False
-        self._context: InterceptorContext | None = None
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Self:
@@ -83,7 +87,7 @@ class Tracing(Interceptor):
         """
         if "group.id" in config:
             config = {f"statestore.{cls.kind}.consumer.group": config["group.id"], **config}
-        return made_of(cls, cls.kind, _OPTIONS, config)
+        return super().from_config(config)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to a batch: copies and pickles begin without."""
@@ -91,7 +95,7 @@ class Tracing(Interceptor):
 
     def init(self, context: InterceptorContext) -> None:
         """Find the tracer of this process."""
-        self._context = context
+        super().init(context)
         self._traces()
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
@@ -173,11 +177,3 @@ class BatchTracing(Tracing):
 
     on_consume = Interceptor.on_consume
     on_send = Interceptor.on_send
-
-
-_OPTIONS: Final = ConfigDef(
-    Property("tracer.provider", ConfigType.CLASS, default=None, doc="module:function, which returns the provider"),
-    Property("consumer.group", default=None, doc="what spans say of the consumer group"),
-    Property("shows.keys", ConfigType.BOOLEAN, default=None, doc="whether spans show keys that are text"),
-    Property("is.current", ConfigType.BOOLEAN, default=None, doc="whether a record's trace is that of user code"),
-)

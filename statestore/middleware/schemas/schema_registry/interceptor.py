@@ -14,8 +14,8 @@ from statestore.errors import DeserializationError
 from statestore.errors.middleware import SchemaRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
-from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
-from statestore.middleware.properties import made_of
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord
+from statestore.middleware.application import Application, optional
 from statestore.middleware.schemas.avro import AvroValues, schema_text
 from statestore.middleware.schemas.content_type import CONTENT_TYPE
 from statestore.middleware.schemas.schema_registry.ids import (
@@ -32,23 +32,22 @@ from statestore.middleware.schemas.schema_registry.serde import Subject, read_as
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-_PROPERTIES: Final = ConfigDef(
-    Property("registry", ConfigType.CLASS, doc="module:function, which returns the registry"),
-    Property("schemas", ConfigType.LIST, doc="topics and paths of files, as in orders:/etc/schemas/order.avsc"),
-    Property("place", ConfigType.STRING, None),
-)
 _IDS: Final = ((VALUE_SCHEMA_ID, None), (AVRO_SCHEMA_MD5, None))
 
 
-class SchemaInterceptor(Interceptor):
+class SchemaInterceptor(Application):
     """Says of values in Avro which schema they have, and makes of others what a serde with that schema reads.
 
     What is sent to one of its topics gets the id of the topic's schema. What comes from one is written anew under the
     topic's schema if another one has written it. Records of other topics, and those without a value, are left alone.
     """
 
-    kind: ClassVar[str] = "schema"
+    kind = "schema"
+    _options = ConfigDef(
+        Property("registry", ConfigType.CLASS),
+        Property("schemas", ConfigType.LIST),
+        *optional(ConfigType.STRING, "place"),
+    )
     marks = (CONTENT_TYPE,)
     not_after: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("compression", "encryption", "slicing", "claim-check", "signing"),
@@ -67,7 +66,8 @@ class SchemaInterceptor(Interceptor):
         """Take the schema of the values of each topic; `place` and `subject` are as for `avro_serde`.
 
         Raises DataException if one is none, ConfigException for want of fastavro, and ValueError for the schema
-        "bytes", which nobody needs to write such values.
+        "bytes", which nobody needs to write such values. In a configuration, `schemas` has topics and paths of files,
+        as in `orders:/etc/schemas/order.avsc`, and `place` is "header", "prefix" or "md5".
         """
         self._registry = registry
         self._values = {topic: AvroValues(schema_text(schema)) for topic, schema in schemas.items()}
@@ -77,16 +77,7 @@ class SchemaInterceptor(Interceptor):
             raise ValueError('values under the schema "bytes" stand as they are: send bytes, without this interceptor')
 
     @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of the properties `statestore.schema.registry`, `.schemas` and `.place`.
-
-        `registry` is module:function, which returns the registry; `schemas` has topics and paths of files, as in
-        `orders:/etc/schemas/order.avsc`; `place` is "header", "prefix" or "md5". Raises ConfigException.
-        """
-        return made_of(cls._of_files, cls.kind, _PROPERTIES, config)
-
-    @classmethod
-    def _of_files(
+    def _configured(
         cls, registry: Callable[[], SchemaRegistry], schemas: Iterable[str], place: str = IdPlace.HEADER.value
     ) -> Self:
         texts = {}

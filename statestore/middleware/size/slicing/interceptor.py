@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 
-from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.connect.config import ConfigDef, ConfigType
 from statestore.errors.middleware import SliceError
 from statestore.format.binary_columns import row_sizes
 from statestore.format.keys.entry_key import MAP_KEYS
 from statestore.format.serde import Serdes
 from statestore.headers.record_columns import RecordColumns
-from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
-from statestore.middleware.properties import made_of
+from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
+from statestore.middleware.application import Application, optional
 from statestore.middleware.size.slicing.cutting import Cutting
 from statestore.middleware.size.slicing.open_messages import Limits, OpenMessages
 from statestore.middleware.size.slicing.slice import CHUNK_HEADER, Slice
@@ -22,15 +22,12 @@ from statestore.stores.builder import PartStore
 from statestore.stores.stores import Stores
 from statestore.stores.supplier import Duration, milliseconds
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 _LEAST_BYTES: Final = 128
 _LEAST_INTERVAL_MS: Final = 1000
 _CHANGES: Final = "it changes or checks whole values, and would get slices: slice last"
 
 
-class Slicing(Interceptor):
+class Slicing(Application):
     """Slices records that are too large on their way out, and glues slices on their way in.
 
     A record comes out when the last of its slices has come in, with the value, the headers and the timestamp of the
@@ -38,6 +35,11 @@ class Slicing(Interceptor):
     """
 
     kind = "slicing"
+    _options = ConfigDef(
+        *optional(ConfigType.INT, "max.bytes", "max.message.bytes", "max.open.messages", "max.open.bytes"),
+        *optional(ConfigType.BOOLEAN, "glue", "allow.null.keys", "use.timers"),
+        *optional(ConfigType.LONG, "timeout"),
+    )
     marks = (CHUNK_HEADER,)
     not_before: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("schema", "cloudevents", "compression", "encryption", "signing", "claim-check"), _CHANGES
@@ -90,17 +92,8 @@ class Slicing(Interceptor):
         self._limits: Final = Limits(max_message_bytes, max_open_messages, max_open_bytes, timeout_ms)
         self._use_timers: Final = use_timers
         self._persistent: Final = persistent
-        self._context: InterceptorContext | None = None
         self._cutting = None if max_bytes is None else Cutting(max_bytes, 0, 0)
         self._open: OpenMessages | None = None
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of `statestore.slicing.max.bytes`, `.max.message.bytes`, `.timeout`, in milliseconds, and such.
-
-        Raises ConfigException for values that they can't have.
-        """
-        return made_of(cls, cls.kind, _OPTIONS, config)
 
     def stores(self) -> Sequence[PartStore]:
         """Return the stores that slices wait in, and what is known of their messages."""
@@ -127,7 +120,7 @@ class Slicing(Interceptor):
 
     def init(self, context: InterceptorContext) -> None:
         """Take the shard's clock, which says when messages are overdue."""
-        self._context = context
+        super().init(context)
         self._open = None
         if self._max_bytes is not None:
             self._cutting = Cutting(self._max_bytes, context.shard, context.current_system_time_ms)
@@ -183,10 +176,6 @@ class Slicing(Interceptor):
     def _give_up_overdue(self, now_ms: int) -> None:
         self._messages().give_up_overdue(now_ms)
 
-    def _now_ms(self) -> int:
-        assert self._context is not None
-        return self._context.current_system_time_ms
-
     def _messages(self) -> OpenMessages:
         """Return the messages that are open, read from state when they are first asked for."""
         if self._open is None:
@@ -198,15 +187,3 @@ class Slicing(Interceptor):
 
     def __repr__(self) -> str:
         return f"Slicing(max_bytes={self._max_bytes})"
-
-
-_OPTIONS: Final = ConfigDef(
-    Property("max.bytes", ConfigType.INT, default=None, doc="from how many bytes on a record is sliced"),
-    Property("glue", ConfigType.BOOLEAN, default=None, doc="whether slices are glued"),
-    Property("allow.null.keys", ConfigType.BOOLEAN, default=None, doc="whether records without a key are sliced"),
-    Property("max.message.bytes", ConfigType.INT, default=None, doc="how many bytes a message may have"),
-    Property("max.open.messages", ConfigType.INT, default=None, doc="how many messages may be open in a shard"),
-    Property("max.open.bytes", ConfigType.INT, default=None, doc="how many bytes of slices a shard may keep"),
-    Property("use.timers", ConfigType.BOOLEAN, default=None, doc="whether the wall clock gives messages up"),
-    Property("timeout", ConfigType.LONG, default=None, doc="after how many milliseconds a message is given up"),
-)
