@@ -28,28 +28,50 @@ class SerdeCipher:
 
     def serde(self, inner: Serde[T]) -> Serde[T]:
         """Return the serde that writes and reads ciphertext of what `inner` does."""
-        with_headers = None if inner.with_headers is None else self.header_serde(inner.with_headers)
+        with_headers = None if inner.with_headers is None else self._header_serde(inner.with_headers)
         columns = None if inner.columns is None else self._column_serde(inner.columns)
-        plain = _Encrypt(self, inner.serialize), _Decrypt(self, inner.deserialize)
-        return Serde(f"encrypted {inner.name}", *plain, with_headers, columns)
+        return Serde(f"encrypted {inner.name}", *self._both(inner), with_headers, columns)
 
-    def header_serde(self, inner: HeaderSerde[T]) -> HeaderSerde[T]:
-        """Do the same of one that is passed headers."""
-        for_topic = None if inner.for_topic is None else _ForTopic(self, inner.for_topic)
-        return HeaderSerde(_Encrypt(self, inner.serialize), _Decrypt(self, inner.deserialize), for_topic)
+    def _header_serde(self, inner: HeaderSerde[T]) -> HeaderSerde[T]:
+        for_topic = None if inner.for_topic is None else _Ciphered(self, SerdeCipher._for_topic, inner.for_topic)
+        return HeaderSerde(*self._both(inner), for_topic)
 
-    def seal(self, data: bytes) -> bytes:
-        """Return the ciphertext of what the serde wrote."""
-        return seal(self.keys, data, self._fields)
+    def _for_topic(self, for_topic: Callable[[str], HeaderSerde[Any]], topic: str) -> HeaderSerde[Any]:
+        return self._header_serde(for_topic(topic))
 
-    def unseal(self, data: bytes) -> bytes:
-        """Return what the serde wrote. Raises DeserializationError."""
+    def _column_serde(self, inner: ColumnSerde) -> ColumnSerde:
+        write = _Ciphered(self, SerdeCipher._write_column, inner.serialize)
+        read = _Ciphered(self, SerdeCipher._read_column, inner.deserialize)
+        return ColumnSerde(f"encrypted {inner.name}", inner.type, write, read)
+
+    def _both(self, inner: Serde[Any] | HeaderSerde[Any]) -> tuple[_Ciphered, _Ciphered]:
+        write = _Ciphered(self, SerdeCipher._write, inner.serialize)
+        return write, _Ciphered(self, SerdeCipher._read, inner.deserialize)
+
+    def _write(self, serialize: Callable[..., Any], *value: Any) -> bytes:
+        return self._seal(self._run("write", SerializationError, serialize, *value))
+
+    def _read(self, deserialize: Callable[..., Any], data: bytes, *headers: Any) -> Any:
+        return self._run("read", DeserializationError, deserialize, self._unseal(data), *headers)
+
+    def _write_column(self, serialize: Callable[..., Any], column: pa.Array) -> pa.BinaryArray:
+        rows = self._run("write", SerializationError, serialize, column).to_pylist()
+        return pa.array([None if data is None else self._seal(data) for data in rows], pa.binary())
+
+    def _read_column(self, deserialize: Callable[..., Any], column: pa.BinaryArray) -> pa.Array:
+        rows = [None if data is None else self._unseal(data) for data in column.to_pylist()]
+        return self._run("read", DeserializationError, deserialize, pa.array(rows, pa.binary()))
+
+    def _seal(self, data: bytes) -> bytes:
+        return seal(self.keys, data, (b"stored", self.context.encode()))
+
+    def _unseal(self, data: bytes) -> bytes:
         try:
-            return unseal(self.keys, data, self._fields, "a value")
+            return unseal(self.keys, data, (b"stored", self.context.encode()), "a value")
         except RecordRefusedError as error:
             raise DeserializationError(f"encrypted {self.name}: {error}") from error
 
-    def run(self, doing: str, error: type[SerdeError], function: Callable[..., Any], *arguments: Any) -> Any:
+    def _run(self, doing: str, error: type[SerdeError], function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function of the serde. Raises `error`, without what the serde's own says of the value."""
         try:
             return function(*arguments)
@@ -57,59 +79,14 @@ class SerdeCipher:
             why = type(raised.__cause__ or raised).__name__
             raise error(f"encrypted {self.name}: can't {doing} a value ({why})") from None
 
-    def _column_serde(self, inner: ColumnSerde) -> ColumnSerde:
-        both = _EncryptColumn(self, inner.serialize), _DecryptColumn(self, inner.deserialize)
-        return ColumnSerde(f"encrypted {inner.name}", inner.type, *both)
-
-    @property
-    def _fields(self) -> tuple[bytes, bytes]:
-        return b"stored", self.context.encode()
-
 
 @dataclass(frozen=True)
-class _Encrypt:
-    cipher: SerdeCipher
-    serialize: Callable[..., Any]
-
-    def __call__(self, *value: Any) -> bytes:
-        return self.cipher.seal(self.cipher.run("write", SerializationError, self.serialize, *value))
-
-
-@dataclass(frozen=True)
-class _Decrypt:
-    cipher: SerdeCipher
-    deserialize: Callable[..., Any]
-
-    def __call__(self, data: bytes, *headers: Any) -> Any:
-        return self.cipher.run("read", DeserializationError, self.deserialize, self.cipher.unseal(data), *headers)
-
-
-@dataclass(frozen=True)
-class _EncryptColumn:
-    """Does to each row what _Encrypt does to one; null stays null."""
+class _Ciphered:
+    """A function of a serde, around which a cipher does something. Picklable if it is, and equal if all three are."""
 
     cipher: SerdeCipher
-    serialize: Callable[..., Any]
+    around: Callable[..., Any]
+    inner: Callable[..., Any]
 
-    def __call__(self, column: pa.Array) -> pa.BinaryArray:
-        rows = self.cipher.run("write", SerializationError, self.serialize, column).to_pylist()
-        return pa.array([None if data is None else self.cipher.seal(data) for data in rows], pa.binary())
-
-
-@dataclass(frozen=True)
-class _DecryptColumn:
-    cipher: SerdeCipher
-    deserialize: Callable[..., Any]
-
-    def __call__(self, column: pa.BinaryArray) -> pa.Array:
-        rows = [None if data is None else self.cipher.unseal(data) for data in column.to_pylist()]
-        return self.cipher.run("read", DeserializationError, self.deserialize, pa.array(rows, pa.binary()))
-
-
-@dataclass(frozen=True)
-class _ForTopic:
-    cipher: SerdeCipher
-    for_topic: Callable[[str], HeaderSerde[Any]]
-
-    def __call__(self, topic: str) -> HeaderSerde[Any]:
-        return self.cipher.header_serde(self.for_topic(topic))
+    def __call__(self, *arguments: Any) -> Any:
+        return self.around(self.cipher, self.inner, *arguments)
