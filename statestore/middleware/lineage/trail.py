@@ -28,6 +28,7 @@ from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
 from statestore.middleware.application import Application, optional
 from statestore.middleware.lineage.changing_headers import TRAIL_HEADER
+from statestore.middleware.marks import value_of
 
 __all__ = ["TRAIL_HEADER", "Entry", "PaperTrail", "read_trail"]
 
@@ -81,8 +82,7 @@ class Trail:
 
 def read_trail(headers: Headers) -> Trail:
     """Return the trail of a record; an empty one if there is none. Raises TrailRefusedError for a malformed one."""
-    header = headers.last_header(TRAIL_HEADER)
-    return Trail() if header is None else Trail.of_header(header.value)
+    return Trail.of_header(value_of(headers, TRAIL_HEADER))
 
 
 class PaperTrail(Application):
@@ -184,8 +184,7 @@ class PaperTrail(Application):
         return found
 
     def _note(self, record: IngestedRecord | EmittedRecord, note: Callable[[bytes | None, str], bytes]) -> None:
-        header = record.headers.last_header(TRAIL_HEADER)
-        value = note(None if header is None else header.value, record.topic)
+        value = note(value_of(record.headers, TRAIL_HEADER), record.topic)
         record.headers.remove(TRAIL_HEADER).add(TRAIL_HEADER, value)
 
     def _note_columns(self, records: RecordColumns, note: Callable[[bytes | None, str], bytes]) -> RecordColumns:

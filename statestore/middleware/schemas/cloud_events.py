@@ -31,6 +31,7 @@ from statestore.headers.records import ProducerRecord
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.middleware.application import Application, optional
 from statestore.middleware.extras import extra
+from statestore.middleware.marks import value_of
 from statestore.middleware.schemas.content_type import CONTENT_TYPE, ContentType
 
 if TYPE_CHECKING:
@@ -272,11 +273,9 @@ def _library() -> _Library:
 
 def _mode_of(headers: Headers) -> _Mode | None:
     """Return the mode of an event, None for others. Raises CloudEventRefusedError for a mode that is not read."""
-    content_type = headers.last_header(CONTENT_TYPE)
-    if content_type is not None and content_type.value is not None:
-        value = content_type.value.lower()
-        if value.startswith(_STRUCTURED_KIND.encode()):
-            return _structured_mode(value)
+    value = (value_of(headers, CONTENT_TYPE) or b"").lower()
+    if value.startswith(_STRUCTURED_KIND.encode()):
+        return _structured_mode(value)
     return _Mode.BINARY if any(header.key.startswith(CE_PREFIX) for header in headers) else None
 
 

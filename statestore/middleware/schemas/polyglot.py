@@ -18,6 +18,7 @@ from statestore.errors import DeserializationError, SerializationError
 from statestore.errors.middleware import UnknownContentTypeError
 from statestore.format.serde import Serde, Serdes
 from statestore.middleware.extras import extra
+from statestore.middleware.marks import value_of
 from statestore.middleware.schemas.avro import plain_avro_serde
 from statestore.middleware.schemas.content_type import CONTENT_TYPE, ContentType
 
@@ -188,12 +189,10 @@ class _Polyglot:
         return chosen.serde.on_topic(topic).deserialize(data, headers)
 
     def _type_of(self, headers: Headers) -> ContentType:
-        found = headers.last_header(self.header)
-        if found is not None and found.value is not None:
-            return ContentType.parse(found.value)
-        if self.default is None:
+        named = value_of(headers, self.header)
+        if named is None and self.default is None:
             raise UnknownContentTypeError(None, known=", ".join(sorted(self.formats)))
-        return ContentType.parse(self.default.encode())
+        return ContentType.parse((self.default or "").encode() if named is None else named)
 
 
 def _codec_of(content_type: ContentType, chosen: Format) -> str | None:

@@ -23,7 +23,7 @@ from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.middleware.application import optional
 from statestore.middleware.extras import extra
-from statestore.middleware.marks import with_header_where
+from statestore.middleware.marks import value_of, with_header_where
 from statestore.middleware.security.key_ids import is_key_id
 from statestore.middleware.security.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.security.keys import Key, KeyProvider, Keyring
@@ -241,11 +241,9 @@ class Authentication(KeyedInterceptor):
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Check a record's token, and put its claims there. Raises TokenRefusedError and UnknownKeyIdError."""
         headers = record.headers
-        found = headers.last_header(self._header)
-        claims = self._claims_of(None if found is None else found.value)
-        if CLAIMS_HEADER in headers:
-            headers.remove(CLAIMS_HEADER)
-        if self._checks and found is not None and not self._keep:
+        claims = self._claims_of(value_of(headers, self._header))
+        headers.remove(CLAIMS_HEADER)
+        if self._checks and not self._keep:
             headers.remove(self._header)
         if claims is not None:
             headers.add(CLAIMS_HEADER, claims)
@@ -362,8 +360,7 @@ def claims_of(headers: Headers) -> Mapping[str, Any]:
     Of a record in whose way no Authentication stood, this is what anybody wrote. Raises TokenRefusedError for claims
     that can't be read.
     """
-    header = headers.last_header(CLAIMS_HEADER)
-    return read_claims(None if header is None else header.value)
+    return read_claims(value_of(headers, CLAIMS_HEADER))
 
 
 NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})

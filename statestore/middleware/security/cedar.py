@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from statestore.headers.record_headers import Headers
 from statestore.middleware.extras import extra
+from statestore.middleware.marks import value_of
 from statestore.middleware.security.authorization import AccessDecision, AccessRequest
 
 with extra("cedar"):
@@ -134,10 +135,10 @@ def _value(value: Any) -> Any:
 
 def _text(headers: Headers, name: str) -> str | None:
     """Return the last header of a name as text; None if there is none, or it is longer than 1024 bytes."""
-    header = headers.last_header(name)
-    if header is None or header.value is None or len(header.value) > _HEADER_BYTES_MAX:
+    value = value_of(headers, name)
+    if value is None or len(value) > _HEADER_BYTES_MAX:
         return None
     try:
-        return header.value.decode()
+        return value.decode()
     except UnicodeDecodeError:
         return None

@@ -22,7 +22,7 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.middleware.application import optional
-from statestore.middleware.marks import with_header_where
+from statestore.middleware.marks import value_of, with_header_where
 from statestore.middleware.security.ciphertext import is_sealed, seal, topic_is_bound, unseal
 from statestore.middleware.security.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.security.keys import KeyProvider
@@ -233,10 +233,10 @@ def open_header(headers: Headers, name: str, keys: KeyProvider) -> bytes | None:
 
     Raises CiphertextRefusedError if it is not encrypted or was changed, UnknownKeyIdError for a key that is not there.
     """
-    header = headers.last_header(name)
-    if header is None or header.value is None:
+    value = value_of(headers, name)
+    if value is None:
         return None
-    return unseal(KeySource(keys, HeaderEncryption.kind), header.value, _fields_of_header(name), f"header {name!r}")
+    return unseal(KeySource(keys, HeaderEncryption.kind), value, _fields_of_header(name), f"header {name!r}")
 
 
 def encrypted_serde(serde: Serde[_T], keys: KeyProvider, *, context: str = "") -> Serde[_T]:

@@ -21,6 +21,7 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.application import optional
 from statestore.middleware.lineage.changing_headers import CHANGING_HEADERS
+from statestore.middleware.marks import value_of
 from statestore.middleware.security.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.security.keys import KeyProvider, SignatureKey
 from statestore.middleware.security.seen_signatures import SeenSignatures, seen_store
@@ -185,12 +186,11 @@ class Signing(KeyedInterceptor):
         """Verify a record. Raises SignatureRefusedError and UnknownKeyIdError."""
         if not self._verify:
             return (record,)
-        found = record.headers.last_header(self._header)
-        frame = None if found is None else found.value
+        frame = value_of(record.headers, self._header)
         row = (record.topic, record.key, record.value, list(record.headers), record.timestamp_ms)
         if self._is_good(frame, *row):
             self._note([(frame, *row)])
-        if found is not None and not self._keep:
+        if not self._keep:
             record.headers.remove(self._header)
         return (record,)
 

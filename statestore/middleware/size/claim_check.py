@@ -25,6 +25,7 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.middleware.application import Application, optional
+from statestore.middleware.marks import has_none, value_of
 from statestore.recovery.location.durable_location import DurableLocation
 
 __all__ = ["CLAIM_CHECK_HEADER", "ClaimCheck", "delete_objects"]
@@ -166,9 +167,8 @@ class ClaimCheck(Application):
 
     def on_emit_columns(self, records: RecordColumns) -> RecordColumns | None:
         """Hand on records that have neither large values nor claims; the others one by one."""
-        if np.max(row_sizes(records.value), initial=0) > self._threshold_bytes:
-            return None
-        return _without_claims(records)
+        are_small = np.max(row_sizes(records.value), initial=0) <= self._threshold_bytes
+        return records if are_small and has_none(records, CLAIM_CHECK_HEADER) else None
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Fetch the value of a record that has a claim. Raises what `fetch` raises."""
@@ -180,7 +180,7 @@ class ClaimCheck(Application):
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns | None:
         """Hand on records of which none has a claim; the others one by one."""
-        return records if self._lazy else _without_claims(records)
+        return records if self._lazy or has_none(records, CLAIM_CHECK_HEADER) else None
 
     def __repr__(self) -> str:
         return f"ClaimCheck({str(self.location)!r})"
@@ -212,11 +212,5 @@ def _another(claim: _Claim) -> ClaimError:
 
 def _claim_in(headers: Headers) -> _Claim | None:
     """Return the claim that a record has; None if there is none. Raises ClaimError."""
-    header = headers.last_header(CLAIM_CHECK_HEADER)
-    return None if header is None or header.value is None else _Claim.of(header.value)
-
-
-def _without_claims(records: RecordColumns) -> RecordColumns | None:
-    """Return records of which none has a claim; None if any has."""
-    claims = records.header(CLAIM_CHECK_HEADER)
-    return records if claims.null_count == len(claims) else None
+    value = value_of(headers, CLAIM_CHECK_HEADER)
+    return None if value is None else _Claim.of(value)

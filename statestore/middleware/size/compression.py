@@ -31,7 +31,7 @@ from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.interception.passage import PART_BYTES
 from statestore.middleware.application import Application, optional
 from statestore.middleware.extras import extra
-from statestore.middleware.marks import with_header_where
+from statestore.middleware.marks import value_of, with_header_where
 from statestore.middleware.schemas.content_type import CONTENT_TYPE
 
 if TYPE_CHECKING:
@@ -96,10 +96,10 @@ class ContentTypes:
 
     def __call__(self, topic: str, headers: Headers, value: bytes) -> bool:
         """Return whether the value is of one of the types."""
-        found = headers.last_header(self._header)
-        if found is None or found.value is None:
+        named = value_of(headers, self._header)
+        if named is None:
             return self._otherwise
-        content_type = found.value.partition(b";")[0].strip().lower()
+        content_type = named.partition(b";")[0].strip().lower()
         return content_type in self._types or content_type.startswith(self._kinds or (b"\n",))
 
 
@@ -186,7 +186,7 @@ class Compression(Application):
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Compress the value of a record if that makes it smaller."""
-        if record.value is None or _mark_of(record.headers) is not None:
+        if record.value is None or value_of(record.headers, COMPRESSION_HEADER) is not None:
             return (record,)
         compressed = self._compressed(record.topic, record.headers, record.value)
         if compressed is None:
@@ -216,7 +216,7 @@ class Compression(Application):
 
         Raises CompressedValueError if it can't be, DecompressionLimitError if it would be too large.
         """
-        mark = _mark_of(record.headers)
+        mark = value_of(record.headers, COMPRESSION_HEADER)
         if mark is None or record.value is None:
             return (record,)
         value = self._decompressed(mark, record.value)
@@ -230,8 +230,7 @@ class Compression(Application):
         marks = records.header(COMPRESSION_HEADER)
         if marks.null_count == len(marks):
             return records
-        values, rows = records.value.to_pylist(), []
-        made_bytes = 0
+        values, rows, made_bytes = records.value.to_pylist(), [], 0
         for row, mark in enumerate(marks.to_pylist()):
             if mark is not None and values[row] is not None:
                 values[row] = self._decompressed(mark, values[row])
@@ -289,12 +288,6 @@ def train_dictionary(samples: Iterable[bytes], *, size_bytes: int = 16_384) -> b
         return zstandard.train_dictionary(size_bytes, list(samples)).as_bytes()
     except zstandard.ZstdError as cause:
         raise ValueError(f"no dictionary can be made of these samples ({cause}): take more of them") from cause
-
-
-def _mark_of(headers: Headers) -> bytes | None:
-    """Return what the header says; one without a value says nothing."""
-    header = headers.last_header(COMPRESSION_HEADER)
-    return None if header is None else header.value
 
 
 def _in_rows(count: int, rows: Sequence[int]) -> pa.BooleanArray:

@@ -20,6 +20,7 @@ from statestore.middleware.lineage.tracing import w3c
 from statestore.middleware.lineage.tracing.propagation import Propagation
 from statestore.middleware.lineage.tracing.providers import ProcessTracer
 from statestore.middleware.lineage.tracing.spans import Operation, RecordPlace, SpanMaker, remote_span
+from statestore.middleware.marks import value_of
 
 with extra("tracing"):
     from opentelemetry.context import Context, attach, detach
@@ -87,8 +88,7 @@ class BatchTraces:
             place = RecordPlace() if metadata is None else RecordPlace(*metadata)
             context, span = self._begin(Operation.PROCESS, headers, self._propagation.extract(headers), place, record)
         token = attach(context) if self._is_current and context is not None else None
-        named = headers.last_header(TRACEPARENT)
-        self._processed = _Processed(metadata, span, headers.copy(), None if named is None else named.value, token)
+        self._processed = _Processed(metadata, span, headers.copy(), value_of(headers, TRACEPARENT), token)
 
     def sent_headers(self, headers: Headers) -> Headers | None:
         """Return the headers that a record is to be sent with; None for those that it has."""

@@ -8,6 +8,7 @@ from statestore.headers.record_headers import Headers
 from statestore.middleware.extras import extra
 from statestore.middleware.lineage.changing_headers import BAGGAGE, TRACEPARENT, TRACESTATE
 from statestore.middleware.lineage.tracing.w3c import MAX_VALUE_BYTES, is_traceparent
+from statestore.middleware.marks import value_of
 
 with extra("tracing"):
     from opentelemetry.context import Context
@@ -22,10 +23,8 @@ class _LastHeaders(Getter[Headers]):
     """Reads the last header of each key; what is too long or has no value is not there."""
 
     def get(self, carrier: Headers, key: str) -> list[str] | None:
-        header = carrier.last_header(key)
-        if header is None or header.value is None or len(header.value) > MAX_VALUE_BYTES:
-            return None
-        return [header.value.decode("utf-8", "replace")]
+        value = value_of(carrier, key)
+        return None if value is None or len(value) > MAX_VALUE_BYTES else [value.decode("utf-8", "replace")]
 
     def keys(self, carrier: Headers) -> list[str]:
         return [header.key for header in carrier]
@@ -51,8 +50,7 @@ class Propagation:
     def names_trace(self, headers: Headers) -> bool:
         """Return whether the headers name a trace."""
         if self.is_w3c:
-            header = headers.last_header(TRACEPARENT)
-            return header is not None and is_traceparent(header.value)
+            return is_traceparent(value_of(headers, TRACEPARENT))
         return get_current_span(self.extract(headers)).get_span_context().is_valid
 
     def inject(self, headers: Headers, context: Context) -> None:

@@ -18,6 +18,7 @@ from statestore.format.binary_columns import Flags
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.middleware.lineage.changing_headers import BAGGAGE, TRACE_LINKS, TRACEPARENT, TRACESTATE
+from statestore.middleware.marks import value_of
 
 MAX_LINKS: Final = 32
 """How many links a record may have: with one more, the oldest goes."""
@@ -68,7 +69,7 @@ def is_unsampled(value: bytes | None) -> bool:
 
 def is_same_trace(headers: Headers, others: Headers) -> bool:
     """Return whether both name the same trace, or one of them none."""
-    found = [header.value for header in (headers.last_header(TRACEPARENT), others.last_header(TRACEPARENT)) if header]
+    found = (value_of(headers, TRACEPARENT), value_of(others, TRACEPARENT))
     traces = {value[3:35] for value in found if value is not None and is_traceparent(value)}
     return len(traces) < 2
 
@@ -105,13 +106,11 @@ def link_traces(headers: Headers, *others: Headers) -> Headers:
     found = read_links(headers)
     for other in others:
         found += read_links(other)
-        header = other.last_header(TRACEPARENT)
-        if header is not None and header.value is not None and is_traceparent(header.value):
-            found.append(header.value)
-    own = headers.last_header(TRACEPARENT)
+        traceparent = value_of(other, TRACEPARENT)
+        if traceparent is not None and is_traceparent(traceparent):
+            found.append(traceparent)
     by_span = {traceparent[3:52]: traceparent for traceparent in reversed(found)}
-    if own is not None and own.value is not None:
-        by_span.pop(own.value[3:52], None)
+    by_span.pop((value_of(headers, TRACEPARENT) or b"")[3:52], None)
     value = b",".join([*by_span.values()][:MAX_LINKS][::-1])
     noted = headers.last_header(TRACE_LINKS)
     if value != (b"" if noted is None else noted.value):
@@ -123,7 +122,6 @@ def link_traces(headers: Headers, *others: Headers) -> Headers:
 
 def read_links(headers: Headers) -> list[bytes]:
     """Return the traces that the headers note, the latest last; none of a value that is too long for MAX_LINKS."""
-    header = headers.last_header(TRACE_LINKS)
-    if header is None or header.value is None or len(header.value) > MAX_LINKS * (_TRACEPARENT_BYTES + 1):
-        return []
-    return [found for found in header.value.split(b",") if is_traceparent(found)]
+    value = value_of(headers, TRACE_LINKS) or b""
+    is_short = len(value) <= MAX_LINKS * (_TRACEPARENT_BYTES + 1)
+    return [found for found in value.split(b",") if is_traceparent(found)] if is_short else []

@@ -15,6 +15,7 @@ from statestore.format.serde import Serdes
 from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
 from statestore.middleware.application import Application, optional
+from statestore.middleware.marks import has_none
 from statestore.middleware.size.slicing.cutting import Cutting
 from statestore.middleware.size.slicing.open_messages import Limits, OpenMessages
 from statestore.middleware.size.slicing.slice import CHUNK_HEADER, Slice
@@ -163,10 +164,7 @@ class Slicing(Application):
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns | None:
         """Hand on records of which none is a slice; the others one by one."""
-        if not self._glue:
-            return records
-        slices = records.header(CHUNK_HEADER)
-        return records if slices.null_count == len(slices) else None
+        return records if not self._glue or has_none(records, CHUNK_HEADER) else None
 
     def finish_batch(self) -> None:
         """Give up what is overdue; with timers, only in a batch that had slices."""

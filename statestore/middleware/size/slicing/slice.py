@@ -14,6 +14,7 @@ from typing import Final
 
 from statestore.errors.middleware import SliceError
 from statestore.headers.record_headers import Headers
+from statestore.middleware.marks import value_of
 
 CHUNK_HEADER: Final = "CHUNK"
 """The header that says which slice of which message a record is."""
@@ -52,12 +53,12 @@ class Slice:
 
         Raises SliceError if it is malformed.
         """
-        header = headers.last_header(CHUNK_HEADER)
-        if header is None or header.value is None:
+        value = value_of(headers, CHUNK_HEADER)
+        if value is None:
             return None
-        if len(header.value) != _LAYOUT.size or header.value[0] != _VERSION:
+        if len(value) != _LAYOUT.size or value[0] != _VERSION:
             raise SliceError(f"its header {CHUNK_HEADER} is none of version {_VERSION}, of {_LAYOUT.size} bytes")
-        made = cls(*_LAYOUT.unpack(header.value)[1:])
+        made = cls(*_LAYOUT.unpack(value)[1:])
         if not (made.index < made.count <= min(made.size_bytes, MOST_SLICES)):
             raise SliceError(
                 f"its header {CHUNK_HEADER} speaks of slice {made.index} of {made.count}, of {made.size_bytes} bytes "
