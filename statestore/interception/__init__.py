@@ -5,7 +5,7 @@ chain           several as one, in an order that works, also by names in a confi
 passage         how records pass one side of a chain, by themselves and in columns
 ingest, emission
                 a passage around the records that a task is given, and those that its sinks send
-failures        what is done about a failed_record, and what a task has counted of them; dead_letters: how it is put out
+failures        what is done about a failed_record, and what a task has counted of them
 
 Users import from `statestore.middleware`. Imports `stores` and below; `middleware` and `processor` import it. Start at
 `interceptor`.

@@ -10,18 +10,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from statestore.errors import ProcessorError, RecordRefusedError
 from statestore.headers.record_headers import Headers
 from statestore.headers.topic_columns import Send, SourceFields
-from statestore.interception.dead_letters import DeadLetters
-from statestore.interception.failed_record import FailedRecord, FailureStage, Refusal
+from statestore.interception.failed_record import DeadLetters, FailedRecord, FailureStage, Refusal
 from statestore.interception.ingest_function import tolerance_of
 from statestore.interception.interceptor import Interceptor
 
 if TYPE_CHECKING:
-    from statestore.connect.tolerance import Tolerance
+    pass
 
 
 class OnFailure(Enum):
@@ -75,15 +74,14 @@ class FailureHandling:
     """Whether each record that is left out is logged, and not only the first of a task."""
 
     def around(self, chain: Iterable[Interceptor]) -> FailureHandling:
-        """Return this, and what a connector's configuration in a chain says of what is not said here."""
-        tolerance = tolerance_of(chain)
-        return self if tolerance is None else self._under(tolerance)
+        """Return this, and what a connector's configuration in a chain says of what is not said here.
 
-    def _under(self, tolerance: Tolerance) -> FailureHandling:
-        """Return this, and what a connector's configuration says of all that is not said. Warns of what is said twice.
-
-        What fails then is a dead letter if there is a topic for them. It says nothing of processors and sinks.
+        What fails then is a dead letter if there is a topic for them. It says nothing of processors and sinks. Warns of
+        what is said twice.
         """
+        tolerance = tolerance_of(chain)
+        if tolerance is None:
+            return self
         made = replace(self, logs_all=tolerance.logs_all)
         if not tolerance.is_on:
             return made
@@ -94,12 +92,8 @@ class FailureHandling:
         elif tolerance.topic not in ("", None if letters is None else letters.topic):
             tolerance.warn_of_topic()
         left_out = OnFailure.CONTINUE if letters is None else OnFailure.DEAD_LETTER
-        return replace(
-            made,
-            deserialization=self.deserialization or left_out,
-            refusal=self.refusal or left_out,
-            dead_letters=letters,
-        )
+        unread, refused = self.deserialization or left_out, self.refusal or left_out
+        return replace(made, deserialization=unread, refusal=refused, dead_letters=letters)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dead_letters", DeadLetters.of(self.dead_letters))
@@ -135,19 +129,18 @@ class FailureHandling:
     def keeps_on(self) -> frozenset[FailureStage]:
         """Where a record may fail without ending the query."""
         handlers = {stage: self._handler(stage) for stage in FailureStage}
-        handlers[FailureStage.REFUSAL] = handlers[FailureStage.REFUSAL] or OnFailure.DEAD_LETTER
+        handlers[FailureStage.REFUSAL] = self.refusal or OnFailure.DEAD_LETTER
         return frozenset(stage for stage, handler in handlers.items() if handler not in (None, OnFailure.FAIL))
 
     def decide(self, failed: FailedRecord) -> OnFailure:
         """Return what is to be done about a record. Raises what a function raises, ValueError for a word it made up."""
         handler = self._handler(failed.stage)
-        if handler is None and failed.stage is not FailureStage.REFUSAL:
-            return OnFailure.FAIL
         if handler is None:
-            return OnFailure.FAIL if self.topic_of(failed) is None else OnFailure.DEAD_LETTER
+            is_letter = failed.stage is FailureStage.REFUSAL and self.topic_of(failed) is not None
+            return OnFailure.DEAD_LETTER if is_letter else OnFailure.FAIL
         if isinstance(handler, OnFailure):
             return handler
-        decision = cast("Callable[[FailedRecord], OnFailure | str]", handler)(failed)
+        decision = handler(failed)
         decision = decision if isinstance(decision, OnFailure) else _word(_HANDLERS[failed.stage], decision)
         if decision is OnFailure.DEAD_LETTER and self.topic_of(failed) is None:
             raise ValueError(f'{_HANDLERS[failed.stage]} returned "dead_letter", which needs a topic: dead_letters')
@@ -220,15 +213,12 @@ class TaskFailures:
             words = "left out: %s (%s), which failed at %r: %s: %s"
             _LOG.warning(words, failed.place, failed.facts, node, type(error).__name__, error)
         if decision is OnFailure.DEAD_LETTER:
-            self._put_out(failed)
+            topic = self._handling.topic_of(failed)
+            assert topic is not None
+            self.dead_letters += 1
+            headers = self._handling.letters.headers(failed, self._shard)
+            self._send(topic, failed.timestamp_ms, failed.key, failed.value, headers.to_bytes())
         return True
-
-    def _put_out(self, failed: FailedRecord) -> None:
-        topic = self._handling.topic_of(failed)
-        assert topic is not None
-        self.dead_letters += 1
-        headers = self._handling.letters.headers(failed, self._shard)
-        self._send(topic, failed.timestamp_ms, failed.key, failed.value, headers.to_bytes())
 
 
 def cause_of(error: ProcessorError) -> Exception:
@@ -242,17 +232,5 @@ def _failed(
     if source is None:
         return FailedRecord(stage, node, error, None, None, None, max(0, time_ms), None, None, Headers())
     topic, partition, offset, timestamp_ms, key, value, header_bytes = source
-    headers = Headers.from_bytes(header_bytes)
-    known = offset >= 0
-    return FailedRecord(
-        stage,
-        node,
-        error,
-        topic,
-        partition if known else None,
-        offset if known else None,
-        timestamp_ms,
-        key,
-        value,
-        headers,
-    )
+    place: tuple[str, int | None, int | None] = (topic, partition, offset) if offset >= 0 else (topic, None, None)
+    return FailedRecord(stage, node, error, *place, timestamp_ms, key, value, Headers.from_bytes(header_bytes))

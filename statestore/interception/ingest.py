@@ -13,15 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.headers.record_headers import Headers
-from statestore.headers.records import ConsumerRecord
 from statestore.headers.topic_columns import SOURCE_COLUMNS, SourceFields, record_columns, source_records
 from statestore.interception.failed_record import Refusal
 from statestore.interception.failures import OnRefusal, raise_refusal
 from statestore.interception.interceptor import IngestedRecord, Interceptor
-from statestore.interception.passage import IngestPassage
-
-_PLACE: Final = ["topic", "partition", "offset"]
+from statestore.interception.passage import PLACE, IngestPassage, record_of, source_of
 
 
 class Ingest:
@@ -65,13 +61,13 @@ class Ingest:
         if self._passage.is_open:
             yield batch
             return
-        columns = record_columns(batch, batch.select(_PLACE))
+        columns = record_columns(batch, batch.select(PLACE))
         for passed in self._passage.pass_columns(columns):
             if passed is columns:
                 yield batch
                 return
             assert passed.origin is not None
-            place = passed.origin.select(_PLACE).columns
+            place = passed.origin.select(PLACE).columns
             parts = [*place, passed.timestamp_ms, passed.key, passed.value, passed.headers]
             yield pa.record_batch(parts, schema=SOURCE_COLUMNS)
 
@@ -92,22 +88,10 @@ class Ingest:
         self._refuse(original or source_of(record), interceptor, error)
 
 
-def record_of(source: SourceFields) -> IngestedRecord:
-    """Return the record of these fields."""
-    topic, partition, offset, timestamp_ms, key, value, header_bytes = source
-    return ConsumerRecord.adopt(topic, partition, offset, timestamp_ms, key, value, Headers.from_bytes(header_bytes))
-
-
-def source_of(record: IngestedRecord) -> SourceFields:
-    """Return the fields of a record as a task takes them."""
-    header_bytes = record.headers.to_bytes()
-    return record.topic, record.partition, record.offset, record.timestamp_ms, record.key, record.value, header_bytes
-
-
 def _find(batch: pa.RecordBatch, place: tuple[Any, ...]) -> SourceFields | None:
     """Return the first record of a batch that came from a place; None if there is none."""
     found = np.ones(batch.num_rows, np.bool_)
-    for name, part in zip(_PLACE, place, strict=True):
+    for name, part in zip(PLACE, place, strict=True):
         column = batch.column(name)
         found &= pc.equal(column, pa.scalar(part).cast(column.type)).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(found)

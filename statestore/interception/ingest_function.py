@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from statestore.errors.readable import shape_of
-from statestore.headers.record_columns import RecordColumns
 from statestore.headers.records import ConsumerRecord
 from statestore.interception.interceptor import IngestedRecord, Interceptor
 
@@ -21,41 +20,24 @@ IngestHook: TypeAlias = "Callable[[IngestedRecord], IngestedRecord | None]"
 """Returns the record to go on with, the same or another; None leaves it out. Travels to the executors."""
 
 
-@runtime_checkable
-class ColumnIngest(Protocol):
-    """A function of a record that takes columns too, as a ConnectIngest."""
-
-    is_in_columns: bool
-    """Whether it takes columns."""
-
-    def ingest_columns(self, records: RecordColumns) -> RecordColumns:
-        """Return what the function makes of records: the same as of each by itself."""
-        ...
-
-
 class IngestFunction(Interceptor):
     """An interceptor that does to records on their way in what a function does, which returns one record or None."""
 
     def __init__(self, function: IngestHook) -> None:
         self._function: Final = function
-        if isinstance(function, ColumnIngest) and function.is_in_columns:
-            self.on_ingest_columns = function.ingest_columns
+        self.header_converter: Final[HeaderConverter | None] = getattr(function, "header_converter", None)
+        """What processors read typed headers with; None if the function does not say."""
+        self.tolerance: Final[Tolerance | None] = getattr(function, "tolerance", None)
+        """What a connector's configuration says about records that fail; None if the function is not one."""
+        columns = getattr(function, "ingest_columns", None)
+        if columns is not None and getattr(function, "is_in_columns", False):
+            self.on_ingest_columns = columns  # type: ignore[method-assign]
 
     @property
     def name(self) -> str:
         """The function's name, or that of its class, as far as a node's name may have it: "lambda" for a lambda."""
         name = getattr(self._function, "__name__", type(self._function).__name__)
         return _ILLEGAL.sub("", name) or "function"
-
-    @property
-    def header_converter(self) -> HeaderConverter | None:
-        """What processors read typed headers with; None if the function does not say."""
-        return getattr(self._function, "header_converter", None)
-
-    @property
-    def tolerance(self) -> Tolerance | None:
-        """What a connector's configuration says about records that fail; None if the function is not one."""
-        return getattr(self._function, "tolerance", None)
 
     def with_default(self, converter: HeaderConverter) -> IngestFunction:
         """Return this with a converter of headers for where a connector's configuration names none."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -17,11 +18,17 @@ from statestore.format.binary_columns import row_objects
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ConsumerRecord, ProducerRecord
+from statestore.headers.topic_columns import SourceFields
 from statestore.interception.failed_record import Refusal
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, defines
 
 PART_BYTES: Final = 64 << 20
 """From how many bytes of values on records in columns go on by themselves: small values may stand for large ones."""
+
+PLACE: Final = ["topic", "partition", "offset"]
+"""The columns that say where a record comes from."""
+
+_place_and_key: Final = attrgetter(*PLACE, "key")
 
 PassedRecord = TypeVar("PassedRecord", bound="ConsumerRecord[Any, Any] | ProducerRecord[Any, Any]")
 
@@ -76,17 +83,16 @@ class Passage(ABC, Generic[PassedRecord]):
 
         A part is passed to its end before the next one is made. Raises what `pass_record` raises.
         """
-        return self._pass_steps(columns, 0)
+        return self._pass_steps(columns, self._steps)
 
-    def _pass_steps(self, columns: RecordColumns, first: int) -> Iterator[RecordColumns]:
-        """Yield what the interceptors leave of records, from one of them on."""
+    def _pass_steps(self, columns: RecordColumns, steps: Sequence[_Step]) -> Iterator[RecordColumns]:
         if not len(columns):
             return
-        if first == len(self._steps):
+        if not steps:
             yield columns
             return
-        for part in self._columns_step(self._steps[first], columns):
-            yield from self._pass_steps(part, first + 1)
+        for part in self._columns_step(steps[0], columns):
+            yield from self._pass_steps(part, steps[1:])
 
     def _step(self, step: _Step, records: Iterable[PassedRecord]) -> list[PassedRecord]:
         hook = step.record or self._row_by_row(step)
@@ -199,6 +205,7 @@ class Passage(ABC, Generic[PassedRecord]):
             type_ = getattr(made, name).type
             if not pa.types.is_binary(type_):
                 raise TypeError(f"it must give {name}s of bytes, not a column of {type_}")
+        _require_origin(made)
 
 
 class IngestPassage(Passage[IngestedRecord]):
@@ -212,30 +219,19 @@ class IngestPassage(Passage[IngestedRecord]):
 
     def _rows(self, columns: RecordColumns) -> list[IngestedRecord]:
         origin = _require_origin(columns)
-        place = (origin.column(name) for name in ("topic", "partition", "offset"))
-        return [
-            ConsumerRecord.adopt(topic, partition, offset, timestamp_ms, key, value, Headers.from_bytes(header_bytes))
-            for topic, partition, offset, timestamp_ms, key, value, header_bytes in _fields(columns, *place)
-        ]
+        return [record_of(fields) for fields in _fields(columns, *(origin.column(name) for name in PLACE))]
 
     def _origin(self, record: IngestedRecord) -> pa.RecordBatch:
         columns = [_topics([record.topic]), pa.array([record.partition], pa.int32()), pa.array([record.offset])]
-        return pa.record_batch(columns, names=["topic", "partition", "offset"])
+        return pa.record_batch(columns, names=PLACE)
 
     def _place(self, record: IngestedRecord) -> dict[str, Any]:
-        place = record.topic, record.partition, record.offset, record.timestamp_ms
-        facts = record_facts(*place, record.key, record.value, record.headers.to_bytes())
-        return {"doing": f"in {self._HOOK}()", **facts}
+        return {"doing": f"in {self._HOOK}()", **record_facts(*source_of(record))}
 
     def _check(self, record: IngestedRecord, made: Any) -> None:
         if not isinstance(made, ConsumerRecord):
             raise TypeError(f"it must return ConsumerRecords, not {shape_of(made)}")
-        if (made.topic, made.partition, made.offset, made.key) != (
-            record.topic,
-            record.partition,
-            record.offset,
-            record.key,
-        ):
+        if _place_and_key(made) != _place_and_key(record):
             raise ValueError("it must not change topic, partition, offset or key")
         _check_value(made.value)
         if made.timestamp_ms < 0 and made.timestamp_ms != record.timestamp_ms:
@@ -287,9 +283,17 @@ class EmitPassage(Passage[EmittedRecord]):
         if made.timestamp_ms != record.timestamp_ms and (made.timestamp_ms is None or made.timestamp_ms < 0):
             raise ValueError(f"it must not give a negative timestamp, or none, got {made.timestamp_ms}")
 
-    def _check_columns(self, columns: RecordColumns, made: Any) -> None:
-        super()._check_columns(columns, made)
-        _require_origin(made)
+
+def record_of(source: SourceFields) -> IngestedRecord:
+    """Return the record of these fields."""
+    topic, partition, offset, timestamp_ms, key, value, header_bytes = source
+    return ConsumerRecord.adopt(topic, partition, offset, timestamp_ms, key, value, Headers.from_bytes(header_bytes))
+
+
+def source_of(record: IngestedRecord) -> SourceFields:
+    """Return the fields of a record as a task takes them."""
+    header_bytes = record.headers.to_bytes()
+    return record.topic, record.partition, record.offset, record.timestamp_ms, record.key, record.value, header_bytes
 
 
 def _require_origin(columns: RecordColumns) -> pa.RecordBatch:
@@ -300,7 +304,7 @@ def _require_origin(columns: RecordColumns) -> pa.RecordBatch:
 
 def _places(columns: RecordColumns) -> list[tuple[Any, ...]]:
     origin = _require_origin(columns)
-    return list(zip(*(row_objects(origin.column(name)) for name in ("topic", "partition", "offset")), strict=True))
+    return list(zip(*(row_objects(origin.column(name)) for name in PLACE), strict=True))
 
 
 def _fields(columns: RecordColumns, *place: pa.Array) -> Iterator[tuple[Any, ...]]:

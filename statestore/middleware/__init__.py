@@ -15,8 +15,7 @@ imports.
 """
 
 from statestore.interception.chain import Chain, chain_of
-from statestore.interception.dead_letters import DeadLetters
-from statestore.interception.failed_record import FailedRecord
+from statestore.interception.failed_record import DeadLetters, FailedRecord
 from statestore.interception.failures import FailureHandling
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.recovery.commit.changelog import ChangelogRecord

@@ -17,9 +17,8 @@ from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.errors import ProcessorError
 from statestore.headers.topic_columns import SourceFields
 from statestore.interception.chain import Interceptors, chain_of
-from statestore.interception.ingest import record_of, source_of
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
-from statestore.interception.passage import EmitPassage, IngestPassage
+from statestore.interception.passage import EmitPassage, IngestPassage, record_of, source_of
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.punctuation import Punctuations
