@@ -11,6 +11,7 @@ Interceptors have names in configurations, as in Kafka's clients, `interceptor.c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -18,7 +19,7 @@ from statestore.connect.config import ConfigType, parse_type
 from statestore.connect.transforms.properties_text import config_of, read_properties
 from statestore.errors import ConfigException, ProcessorError
 from statestore.errors.middleware import ChainIncompleteError, ChainOrderError
-from statestore.interception.failed_record import Refusal
+from statestore.interception.failures import raise_refusal
 from statestore.interception.ingest_function import IngestFunction, IngestHook, with_default_converter
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.interception.passage import EmitPassage, IngestPassage, Passage, PassedRecord
@@ -64,11 +65,11 @@ class Chain:
 
         For tests and tools: who needs `init` must have had it. Raises what the interceptors raise.
         """
-        return _pass(IngestPassage(self.interceptors, _raise), record)
+        return _pass(IngestPassage(self.interceptors, raise_refusal), record)
 
     def emit(self, record: EmittedRecord) -> list[EmittedRecord]:
         """Return what the interceptors make of a record that goes out, the first one first. As `ingest`."""
-        return _pass(EmitPassage(self.interceptors, _raise), record)
+        return _pass(EmitPassage(self.interceptors, raise_refusal), record)
 
     def complete(self) -> Chain:
         """Return the chain, if it can run as it is. Raises ChainIncompleteError if an interceptor needs one more."""
@@ -96,10 +97,8 @@ def chain_of(given: Interceptors) -> Chain:
         return given
     if given is None:
         return Chain()
-    if isinstance(given, str):
-        return _configured(read_properties(given))
-    if isinstance(given, Mapping):
-        return _configured(given)
+    if isinstance(given, str | Mapping):
+        return _configured(read_properties(given) if isinstance(given, str) else given)
     return Chain((given,) if isinstance(given, Interceptor) or callable(given) else given)
 
 
@@ -122,10 +121,6 @@ def _pass(passage: Passage[PassedRecord], record: PassedRecord) -> list[PassedRe
         raise error.__cause__ or error from None
 
 
-def _raise(record: object, interceptor: str, error: Refusal) -> None:
-    raise error
-
-
 def _flattened(interceptors: Iterable[ChainPart]) -> Iterator[Interceptor]:
     for interceptor in interceptors:
         if isinstance(interceptor, Chain):
@@ -141,9 +136,8 @@ def _flattened(interceptors: Iterable[ChainPart]) -> Iterator[Interceptor]:
 
 
 def _check_names(interceptors: Sequence[Interceptor]) -> None:
-    names = [interceptor.name for interceptor in interceptors]
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(interceptor.name for interceptor in interceptors).items():
+        if count > 1:
             raise ValueError(f"two interceptors of the chain are called {name!r}: give one of them another name")
 
 

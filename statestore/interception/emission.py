@@ -41,6 +41,8 @@ class TaskEmission:
     ) -> None:
         """`current` returns the input record that is being processed, `original` one of a place as it came."""
         self._passage: Final = EmitPassage(interceptors, self._refused)
+        self.is_in_columns: Final = self._passage.is_in_columns
+        """Whether single records are held until some are together."""
         self._to_send = send
         self._to_send_batch = send_batch
         self._refuse = refuse
@@ -54,19 +56,13 @@ class TaskEmission:
         self.send_batch: SendBatch = self._send_columns
         if self._passage.is_open:
             self.send, self.send_batch = send, lambda batch, origin: send_batch(batch)
-        elif self._passage.is_in_columns:
+        elif self.is_in_columns:
             self.send = self._hold
-
-    @property
-    def is_in_columns(self) -> bool:
-        """Whether single records are held until some are together."""
-        return self._passage.is_in_columns
 
     def flush(self) -> None:
         """Send what is held. Raises what the interceptors raise."""
         if self._held:
-            held, self._held, self._held_bytes = self._held, [], 0
-            self._origin = None
+            held, self._held, self._held_bytes, self._origin = self._held, [], 0, None
             self._pass(sink_batch(*zip(*held, strict=True)))
             self._held_sources = []
 

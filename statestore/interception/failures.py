@@ -174,7 +174,7 @@ OnRefusal: TypeAlias = "Callable[[SourceFields | None, str, Refusal], None]"
 What ends the task it raises."""
 
 
-def raise_refusal(source: SourceFields | None, interceptor: str, error: Refusal) -> None:
+def raise_refusal(record: object, interceptor: str, error: Refusal) -> None:
     """Raise what a record was refused for."""
     raise error
 

@@ -26,15 +26,12 @@ class Ingest:
     def __init__(self, interceptors: Sequence[Interceptor], refuse: OnRefusal = raise_refusal) -> None:
         self._passage: Final = IngestPassage(interceptors, self._refused)
         self._refuse = refuse
-        self._source: SourceFields | None = None
-        """The record as it came that was passed last, by itself."""
+        self.is_in_columns: Final = self._passage.is_in_columns
+        """Whether records are best passed together."""
+        self.current: SourceFields | None = None
+        """The record as it came that was passed last, by itself; None if records are passed in columns."""
         self._batch: pa.RecordBatch | None = None
         """The records as they came that were passed last, in columns."""
-
-    @property
-    def is_in_columns(self) -> bool:
-        """Whether records are best passed together."""
-        return self._passage.is_in_columns
 
     def records(self, records: Iterable[SourceFields]) -> Iterator[SourceFields]:
         """Yield what is left of records, in their order, each before the next one is looked at.
@@ -47,7 +44,7 @@ class Ingest:
     def _records(self, records: Iterable[SourceFields]) -> Iterator[SourceFields]:
         pass_record = self._passage.pass_record
         for source in records:
-            self._source = source
+            self.current = source
             topic, partition, offset, _, key, _, _ = source
             for made in pass_record(record_of(source)):
                 yield topic, partition, offset, made.timestamp_ms, key, made.value, made.headers.to_bytes()
@@ -57,7 +54,7 @@ class Ingest:
 
         A part is to be processed before the next one is asked for. Raises what `records` raises.
         """
-        self._source, self._batch = None, batch
+        self.current, self._batch = None, batch
         if self._passage.is_open:
             yield batch
             return
@@ -71,16 +68,11 @@ class Ingest:
             parts = [*place, passed.timestamp_ms, passed.key, passed.value, passed.headers]
             yield pa.record_batch(parts, schema=SOURCE_COLUMNS)
 
-    @property
-    def current(self) -> SourceFields | None:
-        """The record as it came that was passed last, by itself; None if records are passed in columns."""
-        return self._source
-
     def original(self, topic: str, partition: int, offset: int) -> SourceFields | None:
         """Return a record as it came, of those that were passed last; None if it is not among them."""
         place = topic, partition, offset
-        if self._source is not None and self._source[:3] == place:
-            return self._source
+        if self.current is not None and self.current[:3] == place:
+            return self.current
         return None if self._batch is None else _find(self._batch, place)
 
     def _refused(self, record: IngestedRecord, interceptor: str, error: Refusal) -> None:

@@ -52,15 +52,12 @@ class Passage(ABC, Generic[PassedRecord]):
     def __init__(self, interceptors: Iterable[Interceptor], refuse: Refuse[PassedRecord]) -> None:
         """`refuse` takes what an interceptor, named, refuses or can't read; what it raises ends the passage."""
         self._refuse: Final = refuse
-        self._steps: Final = [
-            _Step(
-                interceptor.name,
-                getattr(interceptor, self._HOOK) if defines(interceptor, self._HOOK) else None,
-                getattr(interceptor, self._COLUMNS_HOOK) if defines(interceptor, self._COLUMNS_HOOK) else None,
-            )
-            for interceptor in interceptors
-            if defines(interceptor, self._HOOK) or defines(interceptor, self._COLUMNS_HOOK)
-        ]
+        self._steps: Final[list[_Step]] = []
+        for each in interceptors:
+            hooks = (getattr(each, name) if defines(each, name) else None for name in (self._HOOK, self._COLUMNS_HOOK))
+            step = _Step(each.name, *hooks)
+            if step.record or step.columns:
+                self._steps.append(step)
         self.is_open: Final = not self._steps
         """Whether nobody stands in the way."""
         self.is_in_columns: Final = bool(self._steps) and all(step.columns is not None for step in self._steps)
