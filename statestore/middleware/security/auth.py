@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.connect.config import ConfigDef, ConfigType
+from statestore.connect.recently_used import RecentlyUsed
 from statestore.errors import RecordRefusedError, TokenRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
@@ -24,7 +25,7 @@ from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.middleware.application import optional
 from statestore.middleware.extras import extra
 from statestore.middleware.marks import value_of, with_header_where
-from statestore.middleware.security.key_ids import is_key_id
+from statestore.middleware.security.frames import is_key_id
 from statestore.middleware.security.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.security.keys import Key, KeyProvider, Keyring
 
@@ -34,12 +35,7 @@ with extra("auth"):
 if TYPE_CHECKING:
     from jwt.types import Options
 
-__all__ = [
-    "TOKEN_HEADER",
-    "Authentication",
-    "TokenKey",
-    "claims_of",
-]
+__all__ = ["TOKEN_HEADER", "Authentication", "TokenKey", "claims_of"]
 
 TOKEN_HEADER: Final = "statestore-token"
 """The header that has a record's token, in the compact form that has two dots."""
@@ -78,17 +74,16 @@ class TokenKey(Key):
     def prepared(self) -> Any:
         """The key as PyJWT has it."""
         algorithm = _SIGNATURES.get_algorithm_by_name(self.algorithm)
+        problem = f"a key can't be used for {self.algorithm}: it"
         try:
             prepared: Any = algorithm.prepare_key(self._material)
         except Exception as cause:  # whatever cryptography has against it
-            problem = f"it is no key of this algorithm ({type(cause).__name__})"
-            raise ValueError(f"a key can't be used for {self.algorithm}: {problem}") from None
-        is_secret = self.algorithm.startswith("HS")
-        least, found = (
-            (int(self.algorithm[2:]), len(self._material) * 8) if is_secret else (_RSA_BITS_MIN, _bits(prepared))
-        )
+            raise ValueError(f"{problem} is no key of this algorithm ({type(cause).__name__})") from None
+        least, found = _RSA_BITS_MIN, _bits(prepared)
+        if self.algorithm.startswith("HS"):
+            least, found = int(self.algorithm[2:]), len(self._material) * 8
         if found < least:
-            raise ValueError(f"a key can't be used for {self.algorithm}: it has {found} bits, and {least} are needed")
+            raise ValueError(f"{problem} has {found} bits, and {least} are needed")
         return prepared
 
     def __eq__(self, other: object) -> bool:
@@ -119,31 +114,20 @@ class _Verified(NamedTuple):
     ends_ms: int
 
 
-class _VerifiedTokens:
+class _VerifiedTokens(RecentlyUsed):
     """Tokens that were verified with one ring, the last so many. Shared by copies, never pickled, never shown."""
 
-    def __init__(self, size: int) -> None:
-        self._size: Final = size
-        self._ring: Keyring | None = None
-        self._tokens: dict[bytes, _Verified] = {}
+    _ring: Keyring | None = None
 
-    def get(self, token: bytes, ring: Keyring) -> _Verified | None:
+    def by(self, ring: Keyring) -> _VerifiedTokens:
         if ring is not self._ring:
             if ring != self._ring:
-                self._tokens.clear()  # a key may have been taken away
+                self._entries.clear()  # a key may have been taken away
             self._ring = ring
-        return self._tokens.get(token)
-
-    def put(self, token: bytes, verified: _Verified) -> None:
-        if len(self._tokens) >= self._size:
-            del self._tokens[next(iter(self._tokens))]
-        self._tokens[token] = verified
-
-    def forget(self, token: bytes) -> None:
-        self._tokens.pop(token, None)
+        return self
 
     def __repr__(self) -> str:
-        return f"{len(self._tokens)} tokens"
+        return f"{len(self)} tokens"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _VerifiedTokens, (self._size,)
@@ -290,10 +274,7 @@ class Authentication(KeyedInterceptor):
                 if self._required:
                     raise TokenRefusedError(reason=f"there is no header {self._header!r}")
                 return None
-            verified = self._verified.get(token, self._keys.ring)
-            if verified is None:
-                verified = self._verify(token)
-                self._verified.put(token, verified)
+            verified: _Verified = self._verified.by(self._keys.ring).get(token, lambda: self._verify(token))
             now_ms = self._now_ms()
             if now_ms >= verified.ends_ms + self._leeway_ms:
                 self._verified.forget(token)
@@ -311,19 +292,14 @@ class Authentication(KeyedInterceptor):
         key_id, key = self._key(token)
         try:
             claims = _TOKENS.decode(
-                token,
-                key.prepared,
-                algorithms=[key.algorithm],
-                options=_UNCHECKED,
-                audience=self._audience,
-                issuer=self._issuer,
+                token, key.prepared, [key.algorithm], _UNCHECKED, audience=self._audience, issuer=self._issuer
             )
         except jwt.PyJWTError as error:
             _refuse(error, key_id)
-        times = [_time_ms(claims, name) for name in ("nbf", "iat")]
+        begins_ms = max(_time_ms(claims, name) or 0 for name in ("nbf", "iat"))
         ends_ms = _time_ms(claims, "exp")
         assert ends_ms is not None  # it is required
-        return _Verified(self._kept(claims), max(time_ms or 0 for time_ms in times), ends_ms)
+        return _Verified(self._kept(claims), begins_ms, ends_ms)
 
     def _key(self, token: bytes) -> tuple[str, TokenKey]:
         """Return the key that a token says it is signed with, if that is one of its algorithm."""
@@ -371,15 +347,12 @@ def read_claims(data: bytes | None) -> Mapping[str, Any]:
     """Return what the header with claims says; nothing if there is none. Raises TokenRefusedError."""
     if data is None:
         return NO_CLAIMS
-    problem = "its claims can't be read"
-    if len(data) > _CLAIMS_BYTES_MAX:
-        raise TokenRefusedError(reason=problem)
     try:
-        claims = json.loads(data)
+        claims = json.loads(data) if len(data) <= _CLAIMS_BYTES_MAX else None
     except (ValueError, RecursionError):
-        raise TokenRefusedError(reason=problem) from None
+        claims = None
     if not isinstance(claims, dict):
-        raise TokenRefusedError(reason=problem)
+        raise TokenRefusedError(reason="its claims can't be read")
     return MappingProxyType(claims)
 
 

@@ -8,10 +8,11 @@ headers that were asked for, as text. Source: cedarpy, which is Cedar's own engi
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
+from statestore.connect.recently_used import RecentlyUsed
 from statestore.headers.record_headers import Headers
 from statestore.middleware.extras import extra
 from statestore.middleware.marks import value_of
@@ -69,7 +70,7 @@ class CedarPolicy:
         self.goes_by: Final = tuple(headers)
         """The headers that policies look at."""
         self._policies: Final = cedarpy.PolicySet.from_str(policies)
-        self._decisions: Final[OrderedDict[Any, AccessDecision]] = OrderedDict()
+        self._decisions: Final = RecentlyUsed(cache_size)
 
     def __call__(self, request: AccessRequest) -> AccessDecision:
         """Return Cedar's decision, with the policies that decided."""
@@ -80,20 +81,13 @@ class CedarPolicy:
         headers = {name: _text(request.headers, name) for name in given["headers"] if name in request.headers}
         if unreadable := sorted(name for name, text in headers.items() if text is None):
             return AccessDecision(False, f"header {unreadable[0]!r} is no text, or too long to be looked at")
-        context = {"claims": _record(request.claims), "headers": headers}
         asked = {
             "principal": {"type": given["principal_type"], "id": principal},
             "action": {"type": given["action_type"], "id": request.action},
             "resource": {"type": given["resource_type"], "id": request.topic},
-            "context": context,
+            "context": {"claims": _record(request.claims), "headers": headers},
         }
-        name = repr(asked)
-        decision = self._decisions.get(name)
-        if decision is None:
-            decision = self._ask(asked)
-            self._decisions[name] = decision
-            if len(self._decisions) > given["cache_size"]:
-                self._decisions.popitem(last=False)
+        decision: AccessDecision = self._decisions.get(repr(asked), lambda: self._ask(asked))
         return decision
 
     def _ask(self, asked: dict[str, Any]) -> AccessDecision:
@@ -112,11 +106,7 @@ class CedarPolicy:
         return f"CedarPolicy({len(self._given['policies'])} characters)"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (self._given,)
-
-
-def _made(given: dict[str, Any]) -> CedarPolicy:
-    return CedarPolicy(**given)
+        return partial(CedarPolicy, **self._given), ()
 
 
 def _record(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,11 @@
     head  := magic:u8(=ec) version:u8(=01) flags:u8 key_id
 
     flags         bit 0: it is bound to its topic
-    key_id        size:u8 id:u8[size], as in `key_ids`
+    key_id        size:u8 id:u8[size], as in `frames`
     nonce         random
     ciphertext    as long as what was encrypted, and the tag of 16 bytes behind it
 
-It is bound, as additional data, to the canonical bytes (`canonical`) of "statestore ciphertext", head, and what it is:
+It is bound, as additional data, to the canonical bytes (`frames`) of "statestore ciphertext", head, and what it is:
 
     "value", key, topic (null unless flagged)       the value of a record between topics
     "stored", context                               what a serde writes
@@ -24,8 +24,7 @@ from typing import Final
 from statestore.errors import FormatError
 from statestore.errors.data import TruncatedError
 from statestore.errors.middleware import CiphertextRefusedError
-from statestore.middleware.security.canonical import canonical_bytes
-from statestore.middleware.security.key_ids import read_key_id, sized_text
+from statestore.middleware.security.frames import canonical_bytes, read_key_id, sized_text
 from statestore.middleware.security.key_source import KeySource
 from statestore.middleware.security.keys import AesKey
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Final, TypeAlias
 
 from statestore.middleware.extras import extra
-from statestore.middleware.security.key_ids import KEY_ID_BYTES_MAX, is_key_id
+from statestore.middleware.security.frames import KEY_ID_BYTES_MAX, is_key_id
 
 with extra("signing"):  # or "encryption": both bring it
     from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -93,11 +93,10 @@ class HmacKey(SignatureKey):
 
 class _Ed25519Key(SignatureKey):
     algorithm = 2
-    _is_private: ClassVar[bool]
 
     def __init__(self, key: bytes) -> None:
         """Take the key. Raises ValueError for anything else."""
-        super().__init__(_raw_key(key, private=self._is_private))
+        super().__init__(_raw_key(key, private=self.signs))
         _ = self._verifier
 
     @cached_property
@@ -117,7 +116,6 @@ class Ed25519PublicKey(_Ed25519Key):
     """A public key of Ed25519 (RFC 8032), as 32 bytes or in PEM: verifies, and can't sign."""
 
     signs = False
-    _is_private = False
 
     @cached_property
     def _verifier(self) -> ed25519.Ed25519PublicKey:
@@ -130,8 +128,6 @@ class Ed25519PublicKey(_Ed25519Key):
 
 class Ed25519PrivateKey(_Ed25519Key):
     """A private key of Ed25519 (RFC 8032), as 32 bytes or in PEM without a password: signs and verifies."""
-
-    _is_private = True
 
     @cached_property
     def _signer(self) -> ed25519.Ed25519PrivateKey:

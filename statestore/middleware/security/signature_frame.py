@@ -6,12 +6,12 @@
 
     algorithm    1 HMAC-SHA256, 32 bytes of signature; 2 Ed25519, 64 bytes
     flags        bit 0: the topic is signed, too
-    key_id       size:u8 id:u8[size], as in `key_ids`
+    key_id       size:u8 id:u8[size], as in `frames`
     time_ms      when it was signed, milliseconds since the epoch
     serial       what tells two records apart that are equal and signed in the same millisecond
     names        of the headers that are not signed, whether the record has them or not; UTF-8
 
-Signed are the canonical bytes (`canonical`) of these fields, in this order:
+Signed are the canonical bytes (`frames`) of these fields, in this order:
 
     "statestore signature", head, topic (null if it is not signed), key, value,
     and for each header in its order, but those named and the signature's own: its name and its value
@@ -29,8 +29,7 @@ from typing import Final, TypeAlias
 
 from statestore.errors import FormatError
 from statestore.errors.data import TruncatedError
-from statestore.middleware.security.canonical import canonical_bytes
-from statestore.middleware.security.key_ids import read_key_id, read_sized_text, sized_text
+from statestore.middleware.security.frames import canonical_bytes, read_key_id, read_sized_text, sized_text
 
 NAMES_MAX: Final = 32
 """How many headers a signature may name."""

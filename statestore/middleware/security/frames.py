@@ -1,16 +1,21 @@
-"""Ids of keys, as they stand in signatures and ciphertexts.
+"""What signatures and ciphertexts are made of: ids of keys, and several fields as one run of bytes that no others have.
 
-key_id := size:u8 id:u8[size]        UTF-8, 1 to 64 bytes, printable
+key_id    := size:u8 id:u8[size]                    UTF-8, 1 to 64 bytes, printable
+canonical := { size:i32_be field:u8[size] }*        a size of -1 is a null field, which has no bytes
 """
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable
 from typing import Final, TypeGuard
 
 from statestore.errors import FormatError
 from statestore.errors.data import TruncatedError
 
 KEY_ID_BYTES_MAX: Final = 64
+_SIZE: Final = struct.Struct(">i")
+_NULL: Final = _SIZE.pack(-1)
 
 
 def is_key_id(key_id: object) -> TypeGuard[str]:
@@ -41,3 +46,11 @@ def read_key_id(data: bytes, position: int) -> tuple[str, int]:
     if not is_key_id(key_id):
         raise FormatError("key id", "it is empty, too long or not printable")
     return key_id, end
+
+
+def canonical_bytes(fields: Iterable[bytes | None]) -> bytes:
+    """Return fields, each behind its size. Two lists of fields that differ make different bytes."""
+    parts: list[bytes] = []
+    for field in fields:
+        parts += (_NULL,) if field is None else (_SIZE.pack(len(field)), field)
+    return b"".join(parts)
