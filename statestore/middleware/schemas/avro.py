@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from statestore.connect.converters.avro.avro_datum import AvroSchema, avro_schema, read_datum, write_datum
@@ -33,7 +34,6 @@ class AvroValues:
     """Values under a schema in JSON; picklable, as a text."""
 
     schema: str
-    _parsed: list[AvroSchema] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def write(self, value: Any) -> bytes:
         """Return a value in Avro. Raises SerializationError if it does not follow the schema."""
@@ -46,12 +46,10 @@ class AvroValues:
         """Return the value of bytes. Raises IncompatibleSchemaError if they do not follow the schema."""
         return read_value(self.parsed, None, data)
 
-    @property
+    @cached_property
     def parsed(self) -> AvroSchema:
         """The schema, parsed once."""
-        if not self._parsed:
-            self._parsed.append(avro_schema(self.schema))
-        return self._parsed[0]
+        return avro_schema(self.schema)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return AvroValues, (self.schema,)

@@ -12,10 +12,9 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from enum import Enum
 from functools import cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import pyarrow as pa
@@ -81,18 +80,12 @@ def event_of(record: Any) -> CloudEvent:
 
     Raises CloudEventRefusedError if the record is no event, and ExtraMissingError for want of cloudevents.
     """
-    mode = _mode_of(record.headers)
-    if mode is _Mode.BINARY:
-        event = _binary_event(record.headers, record.value)
-    elif mode is _Mode.STRUCTURED:
-        event = _structured_event(record.value)
-    else:
-        raise CloudEventRefusedError("it has neither headers of an event nor the content type of one")
+    is_structured = _is_structured(record.headers)
+    event = _structured_event(record.value) if is_structured else _binary_event(record.headers, record.value)
     attributes = event.get_attributes()
-    if "partitionkey" not in attributes:
-        partition_key = _text_of(record.key)
-        if partition_key is not None:
-            attributes["partitionkey"] = partition_key
+    partition_key = _text_of(record.key)
+    if partition_key is not None:
+        attributes.setdefault("partitionkey", partition_key)
     return event
 
 
@@ -103,22 +96,18 @@ def record_of(event: CloudEvent, topic: str, *, structured: bool = False) -> Pro
     content type is JSON. Raises CloudEventRefusedError for data or attributes that have no such form.
     """
     attributes = {name: value for name, value in event.get_attributes().items() if value is not None}
-    key = attributes.get("partitionkey")
-    time = attributes.get("time")
-    at_ms = None if time is None else (time - _EPOCH) // timedelta(milliseconds=1)
-    headers = Headers()
+    key, time = attributes.get("partitionkey"), attributes.get("time")
+    at_ms = -1 if time is None else (time - _EPOCH) // timedelta(milliseconds=1)
     if structured:
         value: bytes | None = _library().kafka.to_structured_event(event).value
-        headers.add(CONTENT_TYPE, STRUCTURED.encode())
+        headers = [(CONTENT_TYPE, STRUCTURED.encode())]
     else:
-        value = _data_bytes(event)
-        for name, content in _pairs(attributes):
-            headers.add(name, content)
+        value, headers = _data_bytes(event), list(_pairs(attributes))
     return ProducerRecord(
         topic,
         key=None if key is None else str(key).encode(),
         value=value,
-        timestamp_ms=at_ms if at_ms is not None and at_ms >= 0 else None,
+        timestamp_ms=at_ms if at_ms >= 0 else None,
         headers=headers,
     )
 
@@ -184,8 +173,7 @@ class CloudEvents(Application):
             _CONTENT_TYPE: content_type,
             **(extensions or {}),
         }
-        taken = sorted((extensions or {}).keys() & _OWN)
-        if taken:
+        if taken := sorted((extensions or {}).keys() & _OWN):
             raise ValueError(f"no extensions can be called {', '.join(taken)}: they are attributes of all events")
         self._emits: Final = source is not None
         self._time: Final = time
@@ -214,13 +202,11 @@ class CloudEvents(Application):
         """Let an event in, in binary mode. Raises CloudEventRefusedError if it is malformed, or none and required."""
         if not self._is_ours(record.topic):
             return (record,)
-        mode = _mode_of(record.headers)
-        if mode is _Mode.BINARY:
-            _binary_event(record.headers, None)
-        elif mode is _Mode.STRUCTURED:
+        is_structured = _is_structured(record.headers, is_required=self._required)
+        if is_structured:
             return (_in_binary_mode(record),)
-        elif self._required:
-            raise CloudEventRefusedError("it has neither headers of an event nor the content type of one")
+        if is_structured is not None:
+            _binary_event(record.headers, None)
         return (record,)
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns | None:
@@ -233,11 +219,8 @@ class CloudEvents(Application):
         return self._topics is None or topic in self._topics
 
     def _event(self, record: EmittedRecord) -> dict[str, Any]:
-        attributes: dict[str, Any] = {}
-        for name, given in self._attributes.items():
-            attribute = given(record) if callable(given) else given
-            if attribute is not None:
-                attributes[name] = attribute
+        given = {name: one(record) if callable(one) else one for name, one in self._attributes.items()}
+        attributes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         if self._time and record.timestamp_ms is not None and 0 <= record.timestamp_ms <= _LATEST_MS:
             attributes["time"] = _EPOCH + timedelta(milliseconds=record.timestamp_ms)
         return _checked(attributes).get_attributes()
@@ -246,47 +229,35 @@ class CloudEvents(Application):
         return f"CloudEvents(source={self._attributes['source']!r}, type={self._attributes['type']!r})"
 
 
-class _Mode(Enum):
-    BINARY = "binary"
-    STRUCTURED = "structured"
-
-
-@dataclass(frozen=True)
-class _Library:
-    """What is used of cloudevents."""
-
-    kafka: Any
-    event: Any
-    json: Any
-    read_time: Callable[[str], datetime]
-
-
 @cache
-def _library() -> _Library:
+def _library() -> Any:
     with extra("cloudevents"):
         from cloudevents.core.bindings import kafka
         from cloudevents.core.formats.json import JSONFormat
         from cloudevents.core.v1.event import CloudEvent
         from dateutil.parser import isoparse
-    return _Library(kafka, CloudEvent, JSONFormat(), isoparse)
+    return SimpleNamespace(kafka=kafka, event=CloudEvent, json=JSONFormat(), read_time=isoparse)
 
 
-def _mode_of(headers: Headers) -> _Mode | None:
-    """Return the mode of an event, None for others. Raises CloudEventRefusedError for a mode that is not read."""
+def _is_structured(headers: Headers, *, is_required: bool = True) -> bool | None:
+    """Return whether an event is in structured mode, None for what is no event.
+
+    Raises CloudEventRefusedError for a mode that is not read, and for what is no event if it has to be one.
+    """
     value = (value_of(headers, CONTENT_TYPE) or b"").lower()
-    if value.startswith(_STRUCTURED_KIND.encode()):
-        return _structured_mode(value)
-    return _Mode.BINARY if any(header.key.startswith(CE_PREFIX) for header in headers) else None
-
-
-def _structured_mode(value: bytes) -> _Mode:
+    if not value.startswith(_STRUCTURED_KIND.encode()):
+        if any(header.key.startswith(CE_PREFIX) for header in headers):
+            return False
+        if is_required:
+            raise CloudEventRefusedError("it has neither headers of an event nor the content type of one")
+        return None
     try:
         content_type = ContentType.parse(value).type
     except DeserializationError as cause:
         raise CloudEventRefusedError(str(cause)) from cause
     if content_type != STRUCTURED:
         raise CloudEventRefusedError(f"whole events are read as {STRUCTURED}, not as {content_type}")
-    return _Mode.STRUCTURED
+    return True
 
 
 def _binary_event(headers: Headers, data: Any) -> CloudEvent:
@@ -328,8 +299,7 @@ def _in_binary_mode(record: IngestedRecord) -> IngestedRecord:
 
 def _checked(attributes: dict[str, Any], data: Any = None) -> CloudEvent:
     """Return an event. Raises CloudEventRefusedError for others; the library makes up attributes that it lacks."""
-    missing = [name for name in _REQUIRED if not attributes.get(name)]
-    if missing:
+    if missing := [name for name in _REQUIRED if not attributes.get(name)]:
         raise CloudEventRefusedError(f"it lacks {', '.join(missing)}")
     if len(attributes) > _MOST_ATTRIBUTES:
         raise CloudEventRefusedError(f"it has more than {_MOST_ATTRIBUTES} attributes")
@@ -348,8 +318,7 @@ def _pairs(attributes: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
     for name, value in attributes.items():
         if value is None:
             continue
-        text = value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else _plain_text(name, value)
-        yield (CONTENT_TYPE if name == _CONTENT_TYPE else CE_PREFIX + name), _utf8(text)
+        yield (CONTENT_TYPE if name == _CONTENT_TYPE else CE_PREFIX + name), _utf8(_attribute_text(name, value))
 
 
 def _utf8(text: str) -> bytes:
@@ -359,7 +328,9 @@ def _utf8(text: str) -> bytes:
         raise CloudEventRefusedError("it has half a character, which UTF-8 can't hold") from cause
 
 
-def _plain_text(name: str, value: object) -> str:
+def _attribute_text(name: str, value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int):
@@ -387,11 +358,12 @@ def _text_of(value: Any) -> str | None:
 
 def _time_of(text: str) -> datetime:
     try:
-        if _TIME.fullmatch(text):
-            return _library().read_time(text.upper())
+        if not _TIME.fullmatch(text):
+            raise ValueError
+        time: datetime = _library().read_time(text.upper())
     except ValueError as cause:
         raise CloudEventRefusedError("its time is no time of RFC 3339") from cause
-    raise CloudEventRefusedError("its time is no time of RFC 3339")
+    return time
 
 
 def _data_bytes(event: CloudEvent) -> bytes | None:

@@ -7,6 +7,7 @@ Anybody may have written to the topic: what has not the MD5 that it stands under
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 
@@ -18,7 +19,29 @@ from statestore.middleware.schemas.schema_registry.registry import RegisteredSch
 _TIMEOUT_S: Final = 30.0
 
 
-class Md5Registry(SchemaRegistry):
+class _ByMd5(SchemaRegistry):
+    @abstractmethod
+    def _find(self, md5: bytes) -> str | None: ...
+
+    @abstractmethod
+    def _add(self, md5: bytes, schema: str) -> None: ...
+
+    def deposit(self, subject: str, schema: str) -> SchemaIds:
+        """Keep a schema under its MD5, if it is not there; the subject makes no difference."""
+        md5 = schema_md5(schema)
+        if self._find(md5) is None:
+            self._add(md5, schema)
+        return SchemaIds(md5=md5)
+
+    def fetch(self, schema_id: SchemaId) -> RegisteredSchema | None:
+        """Return the schema with an MD5, if it is there; schemas have no other ids here."""
+        if schema_id.form != "md5" or not isinstance(schema_id.value, bytes):
+            return None
+        found = self._find(schema_id.value)
+        return None if found is None else RegisteredSchema(found)
+
+
+class Md5Registry(_ByMd5):
     """Keeps schemas in a mapping, by their MD5. For a fixed set of schemas, and for tests.
 
     A process that unpickles it has a mapping of its own: what is deposited there nobody else knows of.
@@ -29,24 +52,18 @@ class Md5Registry(SchemaRegistry):
         super().__init__()
         self.schemas: MutableMapping[bytes, str] = {} if schemas is None else schemas
 
-    def deposit(self, subject: str, schema: str) -> SchemaIds:
-        """Keep a schema under its MD5; the subject makes no difference."""
-        md5 = schema_md5(schema)
-        if md5 not in self.schemas:
-            self.add(md5, schema)
-        return SchemaIds(md5=md5)
-
     def add(self, md5: bytes, schema: str) -> None:
         """Keep a schema that is not there."""
         self.schemas[md5] = schema
 
-    def fetch(self, schema_id: SchemaId) -> RegisteredSchema | None:
-        """Return the schema with an MD5, if it is there; schemas have no other ids here."""
-        found = self.schemas.get(schema_id.value) if isinstance(schema_id.value, bytes) else None
-        return None if found is None or schema_id.form != "md5" else RegisteredSchema(found)
+    def _add(self, md5: bytes, schema: str) -> None:
+        self.add(md5, schema)
+
+    def _find(self, md5: bytes) -> str | None:
+        return self.schemas.get(md5)
 
 
-class TopicRegistry(SchemaRegistry):
+class TopicRegistry(_ByMd5):
     """Keeps schemas in a topic of one partition, by their MD5; make it with `cleanup.policy=compact`.
 
     A process reads all of the topic when it is asked first, and what is new when it is asked for what it does not know.
@@ -69,19 +86,8 @@ class TopicRegistry(SchemaRegistry):
         """Return what reads and writes the topic. Raises ExtraMissingError for want of confluent-kafka."""
         return _Log(self.topic, self._kafka, self.max_schemas)
 
-    def deposit(self, subject: str, schema: str) -> SchemaIds:
-        """Write a schema to the topic, if it is not there; the subject makes no difference."""
-        md5 = schema_md5(schema)
-        if self._find(md5) is None:
-            self.connection.add(md5, schema.encode())
-        return SchemaIds(md5=md5)
-
-    def fetch(self, schema_id: SchemaId) -> RegisteredSchema | None:
-        """Return the schema with an MD5, if the topic has it; schemas have no other ids here."""
-        if schema_id.form != "md5" or not isinstance(schema_id.value, bytes):
-            return None
-        found = self._find(schema_id.value)
-        return None if found is None else RegisteredSchema(found)
+    def _add(self, md5: bytes, schema: str) -> None:
+        self.connection.add(md5, schema.encode())
 
     def _find(self, md5: bytes) -> str | None:
         log: _Log = self.connection
@@ -160,17 +166,15 @@ class _Log:
             return
         if schema is None:
             self._schemas.pop(md5, None)
-            return
-        if md5 in self._schemas or len(schema) > LARGEST_SCHEMA_BYTES:
-            return
-        try:
-            text = schema.decode()
-            is_sound = schema_md5(text) == md5
-        except (ValueError, RecursionError):
-            return
-        if not is_sound:
-            return
-        if len(self._schemas) < self._max_schemas:
-            self._schemas[md5] = text
-        else:
-            self.left_out += 1
+        elif md5 not in self._schemas and _has_md5(schema, md5):
+            if len(self._schemas) < self._max_schemas:
+                self._schemas[md5] = schema.decode()
+            else:
+                self.left_out += 1
+
+
+def _has_md5(schema: bytes, md5: bytes) -> bool:
+    try:
+        return len(schema) <= LARGEST_SCHEMA_BYTES and schema_md5(schema.decode()) == md5
+    except (ValueError, RecursionError):
+        return False

@@ -82,11 +82,8 @@ class SchemaRegistry(ABC):
 
         Raises SchemaRejectedError, and RegistryUnavailableError.
         """
-        known = self._known()
-        ids: SchemaIds | None = known.ids.find((subject, schema))
-        if ids is None:
-            ids = self._asked(lambda: self.deposit(subject, schema))
-            known.ids.put((subject, schema), ids)
+        named = subject, schema
+        ids: SchemaIds = self._known().ids.get(named, lambda: self._asked(self.deposit, *named))
         return ids
 
     def get(self, schema_id: SchemaId) -> AvroSchema:
@@ -98,7 +95,9 @@ class SchemaRegistry(ABC):
         known = self._known()
         found: AvroSchema | None = known.schemas.find(schema_id)
         if found is None:
-            self._refuse_again(known, schema_id)
+            asked_at, error = known.refused.find(schema_id) or (0, None)
+            if error is not None and (self.clock() - asked_at) * 1000 < self.missing_is_kept_ms:
+                raise copy(error)
             try:
                 found = self._read(schema_id)
             except (SchemaNotFoundError, IncompatibleSchemaError) as refused:
@@ -115,7 +114,7 @@ class SchemaRegistry(ABC):
             connection.close()
 
     def _read(self, schema_id: SchemaId) -> AvroSchema:
-        registered = self._asked(lambda: self.fetch(schema_id))
+        registered = self._asked(self.fetch, schema_id)
         if registered is None:
             raise SchemaNotFoundError(str(schema_id))
         try:
@@ -123,17 +122,9 @@ class SchemaRegistry(ABC):
         except DataException as cause:
             raise IncompatibleSchemaError(f"the schema with the {schema_id} can't be read with: {cause}") from cause
 
-    def _refuse_again(self, known: _Known, schema_id: SchemaId) -> None:
-        refused = known.refused.find(schema_id)
-        if refused is None:
-            return
-        asked_at, error = refused
-        if (self.clock() - asked_at) * 1000 < self.missing_is_kept_ms:
-            raise copy(error)
-
-    def _asked(self, ask: Callable[[], Any]) -> Any:
+    def _asked(self, ask: Callable[..., Any], *of: Any) -> Any:
         try:
-            return ask()
+            return ask(*of)
         except StateStoreError:
             raise
         except Exception as cause:
