@@ -23,7 +23,7 @@ from statestore.interception.chain import chain_of
 from statestore.middleware import Chain, Interceptor
 from statestore.middleware.lineage.changing_headers import BAGGAGE, TRACE_LINKS, TRACESTATE
 from statestore.middleware.lineage.tracing import TRACEPARENT, Tracing, link_traces
-from statestore.middleware.lineage.tracing.w3c import MAX_LINKS
+from statestore.middleware.lineage.tracing.trace_headers import MAX_LINKS
 from tests.support.passed_records import Clocks, started
 from tests.support.traced import KeptSpans, traceparent, tree
 

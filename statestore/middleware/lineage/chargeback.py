@@ -16,7 +16,7 @@ from statestore.headers.record_size import content_bytes
 from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
 from statestore.middleware.application import Application, optional
-from statestore.middleware.lineage.trail import TRAIL_HEADER, Trail, read_trail
+from statestore.middleware.lineage.trail import TRAIL_HEADER, Entry, Trail, read_trail
 from statestore.stores.builder import PartStore
 from statestore.stores.stores import Stores
 
@@ -162,12 +162,7 @@ class Chargeback(Application):
             known = self._store.get(keys[principal])
             self._store.put(keys[principal], _encode(usage if known is None else _decode(known) + usage))
 
-    def _count(
-        self,
-        records: RecordColumns | Iterable[ConsumerRecord[Any, Any] | ProducerRecord[Any, Any]],
-        *,
-        is_ingoing: bool,
-    ) -> None:
+    def _count(self, records: RecordColumns | _SingleRecords, *, is_ingoing: bool) -> None:
         for principal, traffic in usage_of(records, self._charge).items():
             usage = Usage(ingoing=traffic) if is_ingoing else Usage(outgoing=traffic)
             self._usage[principal] = self._usage.get(principal, Usage()) + usage
@@ -202,11 +197,8 @@ def _counted_columns(records: RecordColumns, charge: _Charged) -> Iterator[tuple
         yield _charged(Trail.of_header(value).entries, charge), Traffic(count, size)
 
 
-def _charged(entries: tuple[Any, ...], charge: _Charged) -> str:
-    if not entries:
-        return NOBODY
-    who: str = entries[-1 if charge == "sender" else 0].by_whom
-    return who
+def _charged(entries: tuple[Entry, ...], charge: _Charged) -> str:
+    return entries[-1 if charge == "sender" else 0].by_whom if entries else NOBODY
 
 
 def _check_charge(charge: object) -> None:

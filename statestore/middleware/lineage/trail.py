@@ -207,16 +207,9 @@ def _trails_and_topics(records: RecordColumns) -> tuple[list[tuple[bytes | None,
 
 
 def _encode_entry(entry: Entry) -> bytes:
-    return b"".join(
-        (
-            _encode_text(entry.by_whom),
-            _encode_text(entry.produced_into_cluster),
-            _encode_text(entry.produced_into_topic),
-            encode_varlong(entry.when_ms),
-            _encode_text(entry.read_from_cluster),
-            _encode_text(entry.read_from_topic),
-        )
-    )
+    by_whom, into_cluster, into_topic, when_ms, from_cluster, from_topic = entry
+    before, behind = (by_whom, into_cluster, into_topic), (from_cluster, from_topic)
+    return b"".join((*map(_encode_text, before), encode_varlong(when_ms), *map(_encode_text, behind)))
 
 
 def _encode_text(text: str | None) -> bytes:

@@ -2,8 +2,7 @@
 
 interceptor    Tracing: the spans of a record on its way through a query
 batch_traces   the same, for one shard and micro-batch
-w3c            the headers' bounds, what of them is read without OpenTelemetry, and links to other traces
-propagation    between headers and OpenTelemetry's contexts
+trace_headers  the headers' bounds, links to other traces, and between headers and OpenTelemetry's contexts
 spans          what spans are called and say, by OpenTelemetry's messaging conventions
 providers      the tracer provider of a process
 
@@ -12,6 +11,6 @@ Needs the extra `tracing`; users import from here. Start at `interceptor`.
 
 from statestore.middleware.lineage.changing_headers import TRACEPARENT
 from statestore.middleware.lineage.tracing.interceptor import BatchTracing, Tracing
-from statestore.middleware.lineage.tracing.w3c import link_traces
+from statestore.middleware.lineage.tracing.trace_headers import link_traces
 
 __all__ = ["TRACEPARENT", "BatchTracing", "Tracing", "link_traces"]

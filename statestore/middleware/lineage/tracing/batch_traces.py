@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,8 +17,7 @@ from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
 from statestore.middleware.extras import extra
 from statestore.middleware.lineage.changing_headers import TRACE_LINKS, TRACEPARENT
-from statestore.middleware.lineage.tracing import w3c
-from statestore.middleware.lineage.tracing.propagation import Propagation
+from statestore.middleware.lineage.tracing import trace_headers
 from statestore.middleware.lineage.tracing.providers import ProcessTracer
 from statestore.middleware.lineage.tracing.spans import Operation, RecordPlace, SpanMaker, remote_span
 from statestore.middleware.marks import value_of
@@ -43,31 +43,22 @@ class _Processed(NamedTuple):
     token: Token[Context] | None
 
 
+@dataclass
 class BatchTraces:
     """Makes the spans, of which one may be open: that of the record that is processed."""
 
-    _has_spans = False
+    _tracer: ProcessTracer
+    _spans: SpanMaker
+    _propagation: trace_headers.Propagation
+    _context: InterceptorContext | None
+    _is_current: bool
+    _has_spans: bool = False
     _processed: _Processed | None = None
-
-    def __init__(
-        self,
-        tracer: ProcessTracer,
-        spans: SpanMaker,
-        propagation: Propagation,
-        context: InterceptorContext | None,
-        *,
-        is_current: bool,
-    ) -> None:
-        self._tracer = tracer
-        self._spans = spans
-        self._propagation = propagation
-        self._context = context
-        self._is_current = is_current
 
     def ingest(self, record: IngestedRecord) -> None:
         """Make the span of a record that was read; its headers are changed in place."""
         headers = record.headers
-        seen = w3c.seen_trace(headers)
+        seen = trace_headers.seen_trace(headers)
         if seen.has_links:
             headers.remove(TRACE_LINKS)
         if self._passes(headers, seen):
@@ -81,7 +72,7 @@ class BatchTraces:
         self.leave()
         headers, metadata = record.headers, self._metadata
         span: Span | None = None
-        seen = w3c.seen_trace(headers)
+        seen = trace_headers.seen_trace(headers)
         if self._passes(headers, seen):
             context = self._unsampled_context(headers, seen) if self._is_current else None
         else:
@@ -102,17 +93,17 @@ class BatchTraces:
             copied = headers.copy()
             self._propagation.inject(copied, self._propagation.extract(processed.headers))
             return copied
-        if processed.span is None or w3c.is_same_trace(headers, processed.headers):
+        if processed.span is None or trace_headers.is_same_trace(headers, processed.headers):
             return None
-        return w3c.link_traces(headers.copy(), processed.headers)
+        return trace_headers.link_traces(headers.copy(), processed.headers)
 
     def emit(self, record: EmittedRecord) -> None:
         """Make the span of a record that is written; its headers are changed in place."""
         headers = record.headers
-        seen = w3c.seen_trace(headers)
+        seen = trace_headers.seen_trace(headers)
         links = None
         if seen.has_links:
-            links = [Link(remote_span(traceparent)) for traceparent in w3c.read_links(headers)]
+            links = [Link(remote_span(traceparent)) for traceparent in trace_headers.read_links(headers)]
             headers.remove(TRACE_LINKS)
         if self._passes(headers, seen):
             return
@@ -124,9 +115,9 @@ class BatchTraces:
         """Do what `ingest` does to records with topics, partitions and offsets."""
         columns: tuple[Any, ...] = (records.topic, records.partition, records.offset)
 
-        def ingest(row: int, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+        def ingest(row: int, *content: Any) -> None:
             topic, partition, offset = (column[row].as_py() for column in columns)
-            self.ingest(ConsumerRecord.adopt(topic, partition, offset, 0, key, value, headers))
+            self.ingest(ConsumerRecord.adopt(topic, partition, offset, 0, *content))
 
         return self._columns(records, ingest)
 
@@ -134,8 +125,8 @@ class BatchTraces:
         """Do what `emit` does to records with topics."""
         topics: Any = records.topic
 
-        def emit(row: int, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-            self.emit(ProducerRecord.adopt(topics[row].as_py(), None, key, value, headers))
+        def emit(row: int, *content: Any) -> None:
+            self.emit(ProducerRecord.adopt(topics[row].as_py(), None, *content))
 
         return self._columns(records, emit)
 
@@ -182,15 +173,15 @@ class BatchTraces:
         self._propagation.inject(headers, context)
         return context, span
 
-    def _passes(self, headers: Headers, seen: w3c.SeenTrace) -> bool:
+    def _passes(self, headers: Headers, seen: trace_headers.SeenTrace) -> bool:
         """Return whether nobody records the trace that the headers name: then they go on as they are, if not too long.
 
         What the sender has not sampled is not sampled here either, as by OpenTelemetry's default samplers.
         """
-        if not self._propagation.is_w3c or not w3c.is_unsampled(seen.traceparent):
+        if not self._propagation.is_w3c or not trace_headers.is_unsampled(seen.traceparent):
             return False
-        if seen.longest_bytes > w3c.MAX_VALUE_BYTES:
-            w3c.drop_oversize(headers)
+        if seen.longest_bytes > trace_headers.MAX_VALUE_BYTES:
+            trace_headers.drop_oversize(headers)
         return True
 
     @staticmethod
@@ -199,16 +190,15 @@ class BatchTraces:
             processed.span.set_status(Status(StatusCode.ERROR))
             processed.span.set_attribute(ERROR_TYPE, "_OTHER" if cause is None else cause.__qualname__)
 
-    def _unsampled_context(self, headers: Headers, seen: w3c.SeenTrace) -> Context:
+    def _unsampled_context(self, headers: Headers, seen: trace_headers.SeenTrace) -> Context:
         if seen.longest_bytes or seen.traceparent is None:
             return self._propagation.extract(headers)
         return set_span_in_context(NonRecordingSpan(remote_span(seen.traceparent)), Context())
 
-    def _columns(
-        self, records: RecordColumns, trace: Callable[[int, bytes | None, bytes | None, Headers], None]
-    ) -> RecordColumns:
-        is_traced = ~w3c.unsampled_rows(records) if self._propagation.is_w3c else np.ones(len(records), bool)
-        may_have_links = w3c.may_have_links(records)
+    def _columns(self, records: RecordColumns, trace: Callable[..., None]) -> RecordColumns:
+        """Have records traced by `trace`, which takes row, key, value (of which any bytes stand) and headers."""
+        is_traced = ~trace_headers.unsampled_rows(records) if self._propagation.is_w3c else np.ones(len(records), bool)
+        may_have_links = trace_headers.may_have_links(records)
         if is_traced.any():
             header_bytes = records.headers.to_pylist()
             keys, has_value = row_objects(records.key), is_valid(records.value)

@@ -20,9 +20,9 @@ from statestore.interception.interceptor import EmittedRecord, IngestedRecord, I
 from statestore.middleware.application import Application, optional
 from statestore.middleware.lineage.changing_headers import TRACE_LINKS, TRACEPARENT
 from statestore.middleware.lineage.tracing.batch_traces import BatchTraces
-from statestore.middleware.lineage.tracing.propagation import Propagation
 from statestore.middleware.lineage.tracing.providers import ProviderFactory, process_tracer
 from statestore.middleware.lineage.tracing.spans import SpanMaker
+from statestore.middleware.lineage.tracing.trace_headers import Propagation
 
 if TYPE_CHECKING:
     from opentelemetry.propagators.textmap import TextMapPropagator
@@ -165,7 +165,7 @@ class Tracing(Application):
             if tracer is not None:
                 spans = SpanMaker(tracer.tracer, self._consumer_group, shows_keys=self._shows_keys)
                 propagation = Propagation(self._propagator)
-                self._batch = BatchTraces(tracer, spans, propagation, self._context, is_current=self._is_current)
+                self._batch = BatchTraces(tracer, spans, propagation, self._context, self._is_current)
         return self._batch
 
 

@@ -43,14 +43,13 @@ class SpanMaker:
         self._shows_keys = shows_keys
         self._constant: dict[Operation, dict[str, AttributeValue]] = {}
         for operation in Operation:
-            name, kind_of_operation, _ = operation.value
-            self._constant[operation] = {
+            constant = self._constant[operation] = {
                 messaging.MESSAGING_SYSTEM: messaging.MessagingSystemValues.KAFKA.value,
-                messaging.MESSAGING_OPERATION_NAME: name,
-                messaging.MESSAGING_OPERATION_TYPE: kind_of_operation,
+                messaging.MESSAGING_OPERATION_NAME: operation.value[0],
+                messaging.MESSAGING_OPERATION_TYPE: operation.value[1],
             }
             if consumer_group is not None and operation is not Operation.SEND:
-                self._constant[operation][messaging.MESSAGING_CONSUMER_GROUP_NAME] = consumer_group
+                constant[messaging.MESSAGING_CONSUMER_GROUP_NAME] = consumer_group
 
     def start(
         self,

@@ -1,7 +1,6 @@
 """Large messages as several records: sliced on their way out, and glued on their way in.
 
-slice           Slice: what the header of each says of it
-cutting         a record into its slices
+slice           Slice: what the header of each says of it; Cutting: a record into its slices
 open_messages   OpenMessages: slices in state until the last one has come
 interceptor     Slicing, which does all that
 

@@ -16,9 +16,8 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
 from statestore.middleware.application import Application, optional
 from statestore.middleware.marks import has_none
-from statestore.middleware.size.slicing.cutting import Cutting
 from statestore.middleware.size.slicing.open_messages import Limits, OpenMessages
-from statestore.middleware.size.slicing.slice import CHUNK_HEADER, Slice
+from statestore.middleware.size.slicing.slice import CHUNK_HEADER, Cutting, Slice
 from statestore.stores.builder import PartStore
 from statestore.stores.stores import Stores
 from statestore.stores.supplier import Duration, milliseconds
@@ -100,20 +99,14 @@ class Slicing(Application):
         """Return the stores that slices wait in, and what is known of their messages."""
         if not self._glue:
             return ()
-        chunks, messages = self._store_names
-        make = (
-            Stores.persistent_timestamped_key_value_store_with_headers
-            if self._persistent
-            else Stores.in_memory_key_value_store
-        )
-        make_plain = Stores.persistent_key_value_store if self._persistent else Stores.in_memory_key_value_store
-        value = Serdes.bytes()
-        return (
-            PartStore(
-                Stores.timestamped_key_value_store_with_headers_builder(make(chunks), Serdes.bytes(), value), MAP_KEYS
-            ),
-            PartStore(Stores.key_value_store_builder(make_plain(messages), Serdes.bytes(), value), MAP_KEYS),
-        )
+        make = make_plain = Stores.in_memory_key_value_store
+        if self._persistent:
+            make = Stores.persistent_timestamped_key_value_store_with_headers
+            make_plain = Stores.persistent_key_value_store
+        (chunks, messages), bytes_ = self._store_names, Serdes.bytes()
+        of_chunks = Stores.timestamped_key_value_store_with_headers_builder(make(chunks), bytes_, bytes_)
+        of_messages = Stores.key_value_store_builder(make_plain(messages), bytes_, bytes_)
+        return PartStore(of_chunks, MAP_KEYS), PartStore(of_messages, MAP_KEYS)
 
     @property
     def _store_names(self) -> tuple[str, str]:
