@@ -145,10 +145,8 @@ class OpenMessages:
         """Forget messages until no more are known than may be."""
         limits = self._limits
         while len(self._known) > limits.messages or self._stored_bytes > limits.bytes:
-            self._give_up(
-                self._least_needed(newest),
-                f"more than {limits.messages} messages, or {limits.bytes} bytes of slices, were in state",
-            )
+            why = f"more than {limits.messages} messages, or {limits.bytes} bytes of slices, were in state"
+            self._give_up(self._least_needed(newest), why)
 
     def _least_needed(self, newest: bytes) -> bytes:
         """Return the message to forget first: one that was delivered, the oldest, or the newest if it is alone."""
@@ -166,16 +164,14 @@ class OpenMessages:
         assert record.value is not None
         values = {slice_.index: record.value}
         headers, timestamp_ms = record.headers, record.timestamp_ms
-        for chunk_place, held in self._chunks_of(place):
-            index = _index(chunk_place)
+        for index, held in self._chunks_of(place):
             values[index] = _position_and_value(held)[1]
             if index == 0:
                 headers, timestamp_ms = held.headers, held.timestamp_ms
         self._empty(place, message)
         value = b"".join(values[index] for index in sorted(values))
         if (len(value), zlib.crc32(value)) != (message.size_bytes, message.crc32):
-            self._known.pop(place, None)
-            self._messages.put(place, None)
+            self._forget(place)
             raise SliceError(
                 f"message {slice_.message_id.hex()} is not what was sliced: its size or its checksum differs"
             )
@@ -189,42 +185,36 @@ class OpenMessages:
         message = self._known[place]
         first, missing = None, set(range(message.count))
         if message.received and not message.is_delivered:
-            for chunk_place, held in self._chunks_of(place):
+            for index, held in self._chunks_of(place):
                 first = held if first is None else first
-                missing.discard(_index(chunk_place))
+                missing.discard(index)
         self._empty(place, message)
-        self._known.pop(place)
-        self._messages.put(place, None)
+        self._forget(place)
         if first is not None:
-            error = SlicesIncompleteError(
-                message_id=place[-MESSAGE_ID_BYTES:].hex(),
-                count=message.count,
-                missing=_ranges(sorted(missing)),
-                cause=why,
-            )
+            message_id, shown = place[-MESSAGE_ID_BYTES:].hex(), _ranges(sorted(missing))
+            error = SlicesIncompleteError(message_id=message_id, count=message.count, missing=shown, cause=why)
             self._refuse(_record(place, first), error)
 
     def _empty(self, place: bytes, message: _Message) -> None:
         """Delete the slices of a message."""
         if message.received:
-            self._chunks.put_all([(chunk_place, None) for chunk_place, _ in self._chunks_of(place)])
+            self._chunks.put_all([(place + _INDEX.pack(index), None) for index, _ in self._chunks_of(place)])
         self._stored_bytes -= message.stored_bytes
         message.received = message.received_bytes = message.stored_bytes = 0
 
-    def _chunks_of(self, place: bytes) -> Iterable[tuple[bytes, Any]]:
+    def _chunks_of(self, place: bytes) -> Iterable[tuple[int, Any]]:
         with self._chunks.range(place + _INDEX.pack(0), place + _INDEX.pack(MOST_SLICES)) as entries:
-            yield from entries
+            yield from ((*_INDEX.unpack(chunk_place[-_INDEX.size :]), held) for chunk_place, held in entries)
+
+    def _forget(self, place: bytes) -> None:
+        self._known.pop(place, None)
+        self._messages.put(place, None)
 
     def _set(self, place: bytes, message: _Message, now_ms: int) -> None:
         message.changed_ms = now_ms
         self._known.pop(place, None)
         self._known[place] = message
         self._messages.put(place, message.to_bytes())
-
-
-def _index(chunk_place: bytes) -> int:
-    (index,) = _INDEX.unpack(chunk_place[-_INDEX.size :])
-    return int(index)
 
 
 def _position_and_value(held: Any) -> tuple[tuple[bool, int, int], bytes]:
@@ -236,12 +226,11 @@ def _position_and_value(held: Any) -> tuple[tuple[bool, int, int], bytes]:
 
 def _record(place: bytes, held: Any) -> IngestedRecord:
     """Return a slice as the record that it came as."""
-    key = key_at_front(place)
-    topic = key_at_front(map_key_of(key, place)).decode()
+    own = key_at_front(place)
+    topic = key_at_front(map_key_of(own, place)).decode()
     (has_key, partition, offset), value = _position_and_value(held)
-    return ConsumerRecord.adopt(
-        topic, partition, offset, held.timestamp_ms, key if has_key else None, value, held.headers
-    )
+    key = own if has_key else None
+    return ConsumerRecord.adopt(topic, partition, offset, held.timestamp_ms, key, value, held.headers)
 
 
 def _ranges(numbers: list[int]) -> str:
