@@ -1,4 +1,4 @@
-"""What interceptors that are applications have in common: how a configuration makes one, and what time it is for it."""
+"""What interceptors that are applications have in common: their configuration, their clock, and marks in headers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from statestore.connect.config import ConfigDef, ConfigType, Properties, Property
 from statestore.errors import ConfigException
+from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import Interceptor, InterceptorContext
 
 if TYPE_CHECKING:
@@ -54,3 +59,25 @@ class Application(Interceptor):
 def optional(type: ConfigType, *names: str) -> Iterator[Property]:
     """Yield properties of one type that need not be given."""
     return (Property(name, type, None) for name in names)
+
+
+def value_of(headers: Headers, key: str) -> bytes | None:
+    """Return the value of the last header of a key; None if there is none, or it has no value."""
+    header = headers.last_header(key)
+    return None if header is None else header.value
+
+
+def has_none(records: RecordColumns, key: str) -> bool:
+    """Return whether none of the records has a header of this key, with a value."""
+    values = records.header(key)
+    return bool(values.null_count == len(values))
+
+
+def with_header_where(records: RecordColumns, mask: pa.BooleanArray, key: str, values: Any) -> RecordColumns:
+    """Return the records, those where `mask` is true with one more header: `values` has one for each row, or is one."""
+    if pc.all(mask).as_py():
+        return records.with_header(key, values)
+    if not pc.any(mask).as_py():
+        return records
+    marked = records.with_header(key, values)
+    return records.with_columns(headers=pc.if_else(mask, marked.headers, records.headers))

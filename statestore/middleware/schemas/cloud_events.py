@@ -28,9 +28,8 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ProducerRecord
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
-from statestore.middleware.application import Application, optional
+from statestore.middleware.application import Application, optional, value_of
 from statestore.middleware.extras import extra
-from statestore.middleware.marks import value_of
 from statestore.middleware.schemas.content_type import CONTENT_TYPE, ContentType
 
 if TYPE_CHECKING:

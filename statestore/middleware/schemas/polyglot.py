@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from statestore.errors import DeserializationError, SerializationError
 from statestore.errors.middleware import UnknownContentTypeError
 from statestore.format.serde import Serde, Serdes
+from statestore.middleware.application import value_of
 from statestore.middleware.extras import extra
-from statestore.middleware.marks import value_of
 from statestore.middleware.schemas.avro import plain_avro_serde
 from statestore.middleware.schemas.content_type import CONTENT_TYPE, ContentType
 

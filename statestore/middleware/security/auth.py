@@ -22,9 +22,8 @@ from statestore.errors import RecordRefusedError, TokenRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
-from statestore.middleware.application import optional
+from statestore.middleware.application import optional, value_of, with_header_where
 from statestore.middleware.extras import extra
-from statestore.middleware.marks import value_of, with_header_where
 from statestore.middleware.security.frames import is_key_id
 from statestore.middleware.security.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.security.keys import Key, KeyProvider, Keyring

@@ -21,8 +21,7 @@ from statestore.format.serde import Serde
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
-from statestore.middleware.application import optional
-from statestore.middleware.marks import value_of, with_header_where
+from statestore.middleware.application import optional, value_of, with_header_where
 from statestore.middleware.security.ciphertext import is_sealed, seal, topic_is_bound, unseal
 from statestore.middleware.security.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.security.keys import KeyProvider

@@ -19,9 +19,8 @@ from statestore.format.binary_columns import row_objects
 from statestore.format.records.header_bytes import parse_headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
-from statestore.middleware.application import optional
+from statestore.middleware.application import optional, value_of
 from statestore.middleware.lineage.changing_headers import CHANGING_HEADERS
-from statestore.middleware.marks import value_of
 from statestore.middleware.security.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.security.keys import KeyProvider, SignatureKey
 from statestore.middleware.security.seen_signatures import SeenSignatures, seen_store

@@ -24,8 +24,7 @@ from statestore.format.binary_columns import row_sizes
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
-from statestore.middleware.application import Application, optional
-from statestore.middleware.marks import has_none, value_of
+from statestore.middleware.application import Application, has_none, optional, value_of
 from statestore.recovery.location.durable_location import DurableLocation
 
 __all__ = ["CLAIM_CHECK_HEADER", "ClaimCheck", "delete_objects"]

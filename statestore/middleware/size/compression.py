@@ -29,9 +29,8 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.interception.passage import PART_BYTES
-from statestore.middleware.application import Application, optional
+from statestore.middleware.application import Application, optional, value_of, with_header_where
 from statestore.middleware.extras import extra
-from statestore.middleware.marks import value_of, with_header_where
 from statestore.middleware.schemas.content_type import CONTENT_TYPE
 
 if TYPE_CHECKING:

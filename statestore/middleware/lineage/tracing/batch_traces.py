@@ -1,11 +1,15 @@
-"""The traces of the records of one shard and micro-batch: what `Tracing` does, once it is where it does it."""
+"""The traces of the records of one shard and micro-batch: what `Tracing` does, once it is where it does it.
+
+Source of what spans are called and say: OpenTelemetry's semantic conventions for messaging and for Kafka.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,27 +19,57 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
+from statestore.middleware.application import value_of
 from statestore.middleware.extras import extra
 from statestore.middleware.lineage.changing_headers import TRACE_LINKS, TRACEPARENT
 from statestore.middleware.lineage.tracing import trace_headers
 from statestore.middleware.lineage.tracing.providers import ProcessTracer
-from statestore.middleware.lineage.tracing.spans import Operation, RecordPlace, SpanMaker, remote_span
-from statestore.middleware.marks import value_of
 
 with extra("tracing"):
+    from opentelemetry import trace as otel
     from opentelemetry.context import Context, attach, detach
+    from opentelemetry.semconv._incubating.attributes import messaging_attributes as messaging
     from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
-    from opentelemetry.trace import Link, NonRecordingSpan, Span, Status, StatusCode, set_span_in_context
 
 if TYPE_CHECKING:
     from contextvars import Token
+
+    from opentelemetry.util.types import AttributeValue
+
+_MAX_KEY_BYTES: Final = 256
+
+
+class Operation(Enum):
+    """What is done with a record: the operation's name, its type, and the kind of its span."""
+
+    POLL = ("poll", messaging.MessagingOperationTypeValues.RECEIVE.value, otel.SpanKind.CLIENT)
+    PROCESS = ("process", messaging.MessagingOperationTypeValues.PROCESS.value, otel.SpanKind.CONSUMER)
+    SEND = ("send", messaging.MessagingOperationTypeValues.SEND.value, otel.SpanKind.PRODUCER)
+
+
+class RecordPlace(NamedTuple):
+    """Where a record is in Kafka; None and -1 are not known."""
+
+    topic: str | None = None
+    partition: int | None = None
+    offset: int = -1
+
+
+_CONSTANT: Final[dict[Operation, dict[str, AttributeValue]]] = {
+    operation: {
+        messaging.MESSAGING_SYSTEM: messaging.MessagingSystemValues.KAFKA.value,
+        messaging.MESSAGING_OPERATION_NAME: operation.value[0],
+        messaging.MESSAGING_OPERATION_TYPE: operation.value[1],
+    }
+    for operation in Operation
+}
 
 
 class _Processed(NamedTuple):
     """The record that is processed, or the last one that was."""
 
     metadata: tuple[str, int, int] | None
-    span: Span | None
+    span: otel.Span | None
     """None if nobody records its trace."""
     headers: Headers
     """As they were when it began: they name its trace."""
@@ -48,9 +82,10 @@ class BatchTraces:
     """Makes the spans, of which one may be open: that of the record that is processed."""
 
     _tracer: ProcessTracer
-    _spans: SpanMaker
     _propagation: trace_headers.Propagation
     _context: InterceptorContext | None
+    _consumer_group: str | None
+    _shows_keys: bool
     _is_current: bool
     _has_spans: bool = False
     _processed: _Processed | None = None
@@ -71,7 +106,7 @@ class BatchTraces:
         """Begin the span in which a record is processed; its headers are changed in place."""
         self.leave()
         headers, metadata = record.headers, self._metadata
-        span: Span | None = None
+        span: otel.Span | None = None
         seen = trace_headers.seen_trace(headers)
         if self._passes(headers, seen):
             context = self._unsampled_context(headers, seen) if self._is_current else None
@@ -103,7 +138,7 @@ class BatchTraces:
         seen = trace_headers.seen_trace(headers)
         links = None
         if seen.has_links:
-            links = [Link(remote_span(traceparent)) for traceparent in trace_headers.read_links(headers)]
+            links = [otel.Link(remote_span(traceparent)) for traceparent in trace_headers.read_links(headers)]
             headers.remove(TRACE_LINKS)
         if self._passes(headers, seen):
             return
@@ -164,12 +199,28 @@ class BatchTraces:
         context: Context,
         place: RecordPlace,
         record: Any,
-        links: list[Link] | None = None,
-    ) -> tuple[Context, Span]:
+        links: list[otel.Link] | None = None,
+    ) -> tuple[Context, otel.Span]:
         """Start a span and have the headers name it; return it and the context that it is in."""
-        span = self._spans.start(operation, context, place, record.key, record.value, links)
+        name, _, kind = operation.value
+        attributes = _CONSTANT[operation].copy()
+        if self._consumer_group is not None and operation is not Operation.SEND:
+            attributes[messaging.MESSAGING_CONSUMER_GROUP_NAME] = self._consumer_group
+        if place.topic is not None:
+            name = f"{name} {place.topic}"
+            attributes[messaging.MESSAGING_DESTINATION_NAME] = place.topic
+        if place.partition is not None:
+            attributes[messaging.MESSAGING_DESTINATION_PARTITION_ID] = str(place.partition)
+        if place.offset >= 0:
+            attributes[messaging.MESSAGING_KAFKA_OFFSET] = place.offset
+        if record.value is None:
+            attributes[messaging.MESSAGING_KAFKA_MESSAGE_TOMBSTONE] = True
+        text = _text(record.key) if self._shows_keys else None
+        if text is not None:
+            attributes[messaging.MESSAGING_KAFKA_MESSAGE_KEY] = text
+        span = self._tracer.tracer.start_span(name, context, kind, attributes, links)
         self._has_spans = self._has_spans or span.is_recording()
-        context = set_span_in_context(span, context)
+        context = otel.set_span_in_context(span, context)
         self._propagation.inject(headers, context)
         return context, span
 
@@ -187,13 +238,13 @@ class BatchTraces:
     @staticmethod
     def _show_failure(processed: _Processed, cause: type[BaseException] | None) -> None:
         if processed.span is not None:
-            processed.span.set_status(Status(StatusCode.ERROR))
+            processed.span.set_status(otel.Status(otel.StatusCode.ERROR))
             processed.span.set_attribute(ERROR_TYPE, "_OTHER" if cause is None else cause.__qualname__)
 
     def _unsampled_context(self, headers: Headers, seen: trace_headers.SeenTrace) -> Context:
         if seen.longest_bytes or seen.traceparent is None:
             return self._propagation.extract(headers)
-        return set_span_in_context(NonRecordingSpan(remote_span(seen.traceparent)), Context())
+        return otel.set_span_in_context(otel.NonRecordingSpan(remote_span(seen.traceparent)), Context())
 
     def _columns(self, records: RecordColumns, trace: Callable[..., None]) -> RecordColumns:
         """Have records traced by `trace`, which takes row, key, value (of which any bytes stand) and headers."""
@@ -208,3 +259,19 @@ class BatchTraces:
                 header_bytes[row] = headers.to_bytes()
             records = records.with_columns(headers=pa.array(header_bytes, pa.binary()))
         return records.without_header(TRACE_LINKS) if may_have_links else records
+
+
+def remote_span(traceparent: bytes) -> otel.SpanContext:
+    """Return the span that a well-formed traceparent names."""
+    _, trace, span, flags = traceparent.split(b"-")
+    return otel.SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=otel.TraceFlags(int(flags, 16)))
+
+
+def _text(key: object) -> str | None:
+    """Return a key that is a text; None for any other, which has no form that everybody would know it by."""
+    if isinstance(key, bytes) and len(key) <= _MAX_KEY_BYTES:
+        try:
+            key = key.decode()
+        except UnicodeDecodeError:
+            return None
+    return key if isinstance(key, str) and len(key) <= _MAX_KEY_BYTES and key.isprintable() else None

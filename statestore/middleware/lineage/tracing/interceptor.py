@@ -21,7 +21,6 @@ from statestore.middleware.application import Application, optional
 from statestore.middleware.lineage.changing_headers import TRACE_LINKS, TRACEPARENT
 from statestore.middleware.lineage.tracing.batch_traces import BatchTraces
 from statestore.middleware.lineage.tracing.providers import ProviderFactory, process_tracer
-from statestore.middleware.lineage.tracing.spans import SpanMaker
 from statestore.middleware.lineage.tracing.trace_headers import Propagation
 
 if TYPE_CHECKING:
@@ -163,9 +162,9 @@ class Tracing(Application):
             self._is_ready = True
             tracer = process_tracer(self._identity, self._tracer_provider)
             if tracer is not None:
-                spans = SpanMaker(tracer.tracer, self._consumer_group, shows_keys=self._shows_keys)
+                shown = self._consumer_group, self._shows_keys
                 propagation = Propagation(self._propagator)
-                self._batch = BatchTraces(tracer, spans, propagation, self._context, self._is_current)
+                self._batch = BatchTraces(tracer, propagation, self._context, *shown, self._is_current)
         return self._batch
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -48,11 +47,16 @@ class ConfluentRegistry(SchemaRegistry):
 
     def deposit(self, subject: str, schema: str) -> SchemaIds:
         """Register a schema, or without `auto_register` look it up."""
-        from confluent_kafka.schema_registry import Schema
+        from confluent_kafka.schema_registry import Schema, SchemaRegistryError
 
         asked = self.connection.register_schema_full_response if self.auto_register else self.connection.lookup_schema
-        with self._answers(subject):
+        try:
             found = asked(subject, Schema(schema, "AVRO"))
+        except SchemaRegistryError as answer:
+            if answer.http_status_code not in _REJECTED and not _is_missing(answer):
+                raise
+            problem = "it is not there" if _is_missing(answer) else str(answer.error_message)[:300]
+            raise SchemaRejectedError(subject, problem=problem) from answer
         return SchemaIds(found.schema_id, None if found.guid is None else UUID(found.guid).bytes)
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema | None:
@@ -90,18 +94,6 @@ class ConfluentRegistry(SchemaRegistry):
                 waiting.append((reference, True))
                 waiting.extend((each, False) for each in reversed(seen[name].references or []))
         return tuple(found.items())
-
-    @contextmanager
-    def _answers(self, subject: str) -> Iterator[None]:
-        from confluent_kafka.schema_registry import SchemaRegistryError
-
-        try:
-            yield
-        except SchemaRegistryError as answer:
-            if answer.http_status_code in _REJECTED or _is_missing(answer):
-                problem = str(answer.error_message)[:300] if not _is_missing(answer) else "it is not there"
-                raise SchemaRejectedError(subject, problem=problem) from answer
-            raise
 
     def __repr__(self) -> str:
         if callable(self._config):

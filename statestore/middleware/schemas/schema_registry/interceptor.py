@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -99,9 +99,12 @@ class SchemaInterceptor(Application):
 
     def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
         """Do the same to records in columns: once for each of the topics."""
-        for topic, values, rows in self._rows(records):
+        for topic in () if records.topic is None else records.topic.unique().to_pylist():
+            if topic not in self._values:
+                continue
+            rows = pc.and_(pc.equal(records.topic, topic), pc.is_valid(records.value))
             headers = Headers()
-            prefix = self._ids.write(self._deposited(topic, values), headers, b"")
+            prefix = self._ids.write(self._deposited(topic, self._values[topic]), headers, b"")
             edited = records
             for name, _ in (*headers, *_IDS):
                 edited = edited.without_header(name)
@@ -135,16 +138,6 @@ class SchemaInterceptor(Application):
     def _deposited(self, topic: str, values: AvroValues) -> SchemaIds:
         subject = subject_of(self._subject, topic, values.parsed.name, for_key=False)
         return self._registry.deposit_if_new(subject, values.schema)
-
-    def _rows(self, records: RecordColumns) -> Iterator[tuple[str, AvroValues, pa.BooleanArray]]:
-        """Yield each of the topics that records in columns have, with the rows of records that have a value."""
-        topics = records.topic
-        if topics is None:
-            return
-        for topic in topics.unique().to_pylist():
-            if topic in self._values:
-                rows = pc.and_(pc.equal(topics, topic), pc.is_valid(records.value))
-                yield topic, self._values[topic], rows
 
     def __repr__(self) -> str:
         return f"SchemaInterceptor({self._registry!r}, {sorted(self._values)})"

@@ -14,8 +14,7 @@ from statestore.format.keys.entry_key import MAP_KEYS
 from statestore.format.serde import Serdes
 from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
-from statestore.middleware.application import Application, optional
-from statestore.middleware.marks import has_none
+from statestore.middleware.application import Application, has_none, optional
 from statestore.middleware.size.slicing.open_messages import Limits, OpenMessages
 from statestore.middleware.size.slicing.slice import CHUNK_HEADER, Cutting, Slice
 from statestore.stores.builder import PartStore

@@ -23,7 +23,7 @@ from typing import Final
 from statestore.errors.middleware import SliceError
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord
-from statestore.middleware.marks import value_of
+from statestore.middleware.application import value_of
 
 CHUNK_HEADER: Final = "CHUNK"
 """The header that says which slice of which message a record is."""
