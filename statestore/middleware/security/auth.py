@@ -25,8 +25,7 @@ from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.middleware.application import optional, value_of, with_header_where
 from statestore.middleware.extras import extra
 from statestore.middleware.security.frames import is_key_id
-from statestore.middleware.security.key_source import KeyedInterceptor, KeySource
-from statestore.middleware.security.keys import Key, KeyProvider, Keyring
+from statestore.middleware.security.keys import Key, KeyedInterceptor, KeyProvider, Keyring, KeySource
 
 with extra("auth"):
     import jwt

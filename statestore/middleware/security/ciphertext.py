@@ -25,8 +25,7 @@ from statestore.errors import FormatError
 from statestore.errors.data import TruncatedError
 from statestore.errors.middleware import CiphertextRefusedError
 from statestore.middleware.security.frames import canonical_bytes, read_key_id, sized_text
-from statestore.middleware.security.key_source import KeySource
-from statestore.middleware.security.keys import AesKey
+from statestore.middleware.security.keys import AesKey, KeySource
 
 _DOMAIN: Final = b"statestore ciphertext"
 _MAGIC: Final = b"\xec\x01"

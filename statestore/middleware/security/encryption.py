@@ -8,24 +8,25 @@ encrypts headers, which may stay encrypted in state until `open_header`. `cipher
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeVar
 
 import pyarrow as pa
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
-from statestore.errors import RecordRefusedError
+from statestore.errors import DeserializationError, RecordRefusedError, SerializationError
+from statestore.errors.data import SerdeError
 from statestore.errors.middleware import CiphertextRefusedError
 from statestore.format.binary_columns import row_objects
 from statestore.format.records.header_bytes import encode_headers, parse_headers
-from statestore.format.serde import Serde
+from statestore.format.serde import HeaderSerde, Serde
+from statestore.format.serde_columns import ColumnSerde
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.middleware.application import optional, value_of, with_header_where
 from statestore.middleware.security.ciphertext import is_sealed, seal, topic_is_bound, unseal
-from statestore.middleware.security.key_source import KeyedInterceptor, KeySource
-from statestore.middleware.security.keys import KeyProvider
-from statestore.middleware.security.serde_cipher import SerdeCipher
+from statestore.middleware.security.keys import KeyedInterceptor, KeyProvider, KeySource
 
 __all__ = ["Encryption", "HeaderEncryption", "encrypted_serde", "open_header"]
 
@@ -248,7 +249,7 @@ def encrypted_serde(serde: Serde[_T], keys: KeyProvider, *, context: str = "") -
     Reading raises DeserializationError for bytes that are not encrypted, were changed, or are of a key that is not
     there. No error of it shows a value, also where one of `serde` does.
     """
-    return SerdeCipher(serde.name, KeySource(keys, "encrypted serde"), context).serde(serde)
+    return _SerdeCipher(serde.name, KeySource(keys, "encrypted serde"), context).serde(serde)
 
 
 def _fields_of_value(key: bytes | None, topic: str | None) -> tuple[bytes | None, ...]:
@@ -261,3 +262,77 @@ def _fields_of_header(name: str) -> tuple[bytes, bytes]:
 
 def _rows(records: RecordColumns) -> Iterable[tuple[str, Any, Any]]:
     return zip(*map(row_objects, (records.topic, records.key, records.value)), strict=True)
+
+
+@dataclass(frozen=True)
+class _SerdeCipher:
+    """Encrypts and decrypts what one serde, `name`, writes and reads."""
+
+    name: str
+    keys: KeySource
+    context: str
+
+    def serde(self, inner: Serde[_T]) -> Serde[_T]:
+        """Return the serde that writes and reads ciphertext of what `inner` does."""
+        with_headers = None if inner.with_headers is None else self._header_serde(inner.with_headers)
+        columns = None if inner.columns is None else self._column_serde(inner.columns)
+        return Serde(f"encrypted {inner.name}", *self._both(inner), with_headers, columns)
+
+    def _header_serde(self, inner: HeaderSerde[_T]) -> HeaderSerde[_T]:
+        for_topic = None if inner.for_topic is None else _Ciphered(self, _SerdeCipher._for_topic, inner.for_topic)
+        return HeaderSerde(*self._both(inner), for_topic)
+
+    def _for_topic(self, for_topic: Callable[[str], HeaderSerde[Any]], topic: str) -> HeaderSerde[Any]:
+        return self._header_serde(for_topic(topic))
+
+    def _column_serde(self, inner: ColumnSerde) -> ColumnSerde:
+        write = _Ciphered(self, _SerdeCipher._write_column, inner.serialize)
+        read = _Ciphered(self, _SerdeCipher._read_column, inner.deserialize)
+        return ColumnSerde(f"encrypted {inner.name}", inner.type, write, read)
+
+    def _both(self, inner: Serde[Any] | HeaderSerde[Any]) -> tuple[_Ciphered, _Ciphered]:
+        write = _Ciphered(self, _SerdeCipher._write, inner.serialize)
+        return write, _Ciphered(self, _SerdeCipher._read, inner.deserialize)
+
+    def _write(self, serialize: Callable[..., Any], *value: Any) -> bytes:
+        return self._seal(self._run("write", SerializationError, serialize, *value))
+
+    def _read(self, deserialize: Callable[..., Any], data: bytes, *headers: Any) -> Any:
+        return self._run("read", DeserializationError, deserialize, self._unseal(data), *headers)
+
+    def _write_column(self, serialize: Callable[..., Any], column: pa.Array) -> pa.BinaryArray:
+        rows = self._run("write", SerializationError, serialize, column).to_pylist()
+        return pa.array([None if data is None else self._seal(data) for data in rows], pa.binary())
+
+    def _read_column(self, deserialize: Callable[..., Any], column: pa.BinaryArray) -> pa.Array:
+        rows = [None if data is None else self._unseal(data) for data in column.to_pylist()]
+        return self._run("read", DeserializationError, deserialize, pa.array(rows, pa.binary()))
+
+    def _seal(self, data: bytes) -> bytes:
+        return seal(self.keys, data, (b"stored", self.context.encode()))
+
+    def _unseal(self, data: bytes) -> bytes:
+        try:
+            return unseal(self.keys, data, (b"stored", self.context.encode()), "a value")
+        except RecordRefusedError as error:
+            raise DeserializationError(f"encrypted {self.name}: {error}") from error
+
+    def _run(self, doing: str, error: type[SerdeError], function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function of the serde. Raises `error`, without what the serde's own says of the value."""
+        try:
+            return function(*arguments)
+        except SerdeError as raised:
+            why = type(raised.__cause__ or raised).__name__
+            raise error(f"encrypted {self.name}: can't {doing} a value ({why})") from None
+
+
+@dataclass(frozen=True)
+class _Ciphered:
+    """A function of a serde, around which a cipher does something. Picklable if it is, and equal if all three are."""
+
+    cipher: _SerdeCipher
+    around: Callable[..., Any]
+    inner: Callable[..., Any]
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.around(self.cipher, self.inner, *arguments)

@@ -21,8 +21,7 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.application import optional, value_of
 from statestore.middleware.lineage.changing_headers import CHANGING_HEADERS
-from statestore.middleware.security.key_source import KeyedInterceptor, KeySource
-from statestore.middleware.security.keys import KeyProvider, SignatureKey
+from statestore.middleware.security.keys import KeyedInterceptor, KeyProvider, KeySource, SignatureKey
 from statestore.middleware.security.seen_signatures import SeenSignatures, seen_store
 from statestore.middleware.security.signature_frame import NAMES_MAX, Pairs, SignatureHead, read_frame, signed_bytes
 from statestore.stores.builder import PartStore
