@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.connect.config import ConfigDef, ConfigType, Properties, Property
+from statestore.connect.config import REQUIRED, ConfigDef, ConfigType, Properties, Property
 from statestore.errors import ConfigException
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
@@ -56,9 +56,13 @@ class Application(Interceptor):
         return time.time_ns() // 1_000_000 if self._context is None else self._context.current_system_time_ms
 
 
-def optional(type: ConfigType, *names: str) -> Iterator[Property]:
-    """Yield properties of one type that need not be given."""
-    return (Property(name, type, None) for name in names)
+def options(**names_by_type: str) -> ConfigDef:
+    """Return properties, whose names are given by their types. Those with a "!" have to be set, others need not be."""
+    made = []
+    for type_, names in names_by_type.items():
+        for name in names.split():
+            made.append(Property(name.rstrip("!"), ConfigType[type_], REQUIRED if name.endswith("!") else None))
+    return ConfigDef(*made)
 
 
 def value_of(headers: Headers, key: str) -> bytes | None:

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.connect.config import ConfigDef, ConfigType
 from statestore.errors import FormatError
 from statestore.errors.middleware import ExpiryHeaderError, RecordExpiredError
 from statestore.format.binary_columns import binary_array
@@ -23,7 +22,7 @@ from statestore.format.records.header_lists import rows_with_key
 from statestore.headers.expiry_header import EXPIRY_HEADER, NO_EXPIRY_MS, expiry_column, expiry_in_headers, expiry_value
 from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
-from statestore.middleware.application import Application, optional
+from statestore.middleware.application import Application, options
 from statestore.stores.supplier import Duration, milliseconds
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class ExpiryHeader(Application):
     """
 
     kind = "expiry"
-    _options = ConfigDef(*optional(ConfigType.LONG, "lifetime.ms"), *optional(ConfigType.STRING, "header", "expired"))
+    _options = options(LONG="lifetime.ms", STRING="header expired")
     not_after: ClassVar[Mapping[str, str]] = {
         "signing": "it would stamp what is signed already, and drop what comes in by a header that nobody has verified"
     }

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_arg
 
 import numpy as np
 
-from statestore.connect.config import ConfigDef, ConfigType
 from statestore.format.binary_columns import row_objects, row_sizes
 from statestore.format.keys.entry_key import MAP_KEYS, key_at_front, map_entry_key, map_key_of
 from statestore.format.serde import Serdes
@@ -15,7 +14,7 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_size import content_bytes
 from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
-from statestore.middleware.application import Application, optional
+from statestore.middleware.application import Application, options
 from statestore.middleware.lineage.trail import TRAIL_HEADER, Entry, Trail, read_trail
 from statestore.stores.builder import PartStore
 from statestore.stores.stores import Stores
@@ -88,7 +87,7 @@ class Chargeback(Application):
     """
 
     kind = "chargeback"
-    _options = ConfigDef(*optional(ConfigType.STRING, "charge"), *optional(ConfigType.INT, "max.principals"))
+    _options = options(STRING="charge", INT="max.principals")
     not_before: ClassVar[Mapping[str, str]] = {
         "trail": "it charges by the trail as it travels: what goes out has no entry of ours yet, and what comes in "
         "already has",

@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from statestore.connect.config import ConfigDef, ConfigType
 from statestore.errors import FormatError
 from statestore.errors.middleware import TrailRefusedError
 from statestore.format.binary_columns import row_objects
@@ -26,7 +25,7 @@ from statestore.format.varint import decode_uvarint, decode_varlong, encode_uvar
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
-from statestore.middleware.application import Application, optional, value_of
+from statestore.middleware.application import Application, options, value_of
 from statestore.middleware.lineage.changing_headers import TRAIL_HEADER
 
 __all__ = ["TRAIL_HEADER", "Entry", "PaperTrail", "read_trail"]
@@ -92,10 +91,7 @@ class PaperTrail(Application):
     """
 
     kind = "trail"
-    _options = ConfigDef(
-        *optional(ConfigType.STRING, "by.whom", "read.from.cluster", "produced.into.cluster"),
-        *optional(ConfigType.INT, "max.entries"),
-    )
+    _options = options(STRING="by.whom read.from.cluster produced.into.cluster", INT="max.entries")
     goes_by = (TRAIL_HEADER,)
     changes = (TRAIL_HEADER,)
 
@@ -174,9 +170,8 @@ class PaperTrail(Application):
         found = self._written.get((topic, when_ms, is_read))
         if found is None:
             name = socket.gethostname() if self._by_whom is None else self._by_whom
-            entry = Entry(name, self._produced_into_cluster, topic, when_ms)
-            if is_read:
-                entry = Entry(name, None, None, when_ms, self._read_from_cluster, topic)
+            place = (None, None, when_ms, self._read_from_cluster, topic)
+            entry = Entry(name, *place) if is_read else Entry(name, self._produced_into_cluster, topic, when_ms)
             if len(self._written) >= _MAX_WRITTEN:
                 self._written.clear()
             found = self._written[topic, when_ms, is_read] = _encode_entry(entry)

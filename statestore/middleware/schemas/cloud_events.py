@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.connect.config import ConfigDef, ConfigType
 from statestore.errors import DeserializationError
 from statestore.errors.middleware import CloudEventRefusedError
 from statestore.format.keys.entry_key import sized
@@ -28,7 +27,7 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ProducerRecord
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
-from statestore.middleware.application import Application, optional, value_of
+from statestore.middleware.application import Application, options, value_of
 from statestore.middleware.extras import extra
 from statestore.middleware.schemas.content_type import CONTENT_TYPE, ContentType
 
@@ -132,11 +131,7 @@ class CloudEvents(Application):
     """
 
     kind = "cloudevents"
-    _options = ConfigDef(
-        *optional(ConfigType.STRING, "source", "type", "subject", "dataschema", "content.type"),
-        *optional(ConfigType.LIST, "topics"),
-        *optional(ConfigType.BOOLEAN, "required"),
-    )
+    _options = options(STRING="source type subject dataschema content.type", LIST="topics", BOOLEAN="required")
     marks = (CONTENT_TYPE, *(CE_PREFIX + name for name in _REQUIRED))
     not_after: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("compression", "encryption", "slicing", "claim-check", "signing"),
@@ -288,12 +283,8 @@ def _structured_event(value: Any) -> CloudEvent:
 
 def _in_binary_mode(record: IngestedRecord) -> IngestedRecord:
     event = _structured_event(record.value)
-    made = record.copy(value=_data_bytes(event))
-    for name in {header.key for header in made.headers if header.key.startswith(CE_PREFIX)} | {CONTENT_TYPE}:
-        made.headers.remove(name)
-    for name, content in _pairs(event.get_attributes()):
-        made.headers.add(name, content)
-    return made
+    others = [each for each in record.headers if each.key != CONTENT_TYPE and not each.key.startswith(CE_PREFIX)]
+    return record.copy(value=_data_bytes(event), headers=[*others, *_pairs(event.get_attributes())])
 
 
 def _checked(attributes: dict[str, Any], data: Any = None) -> CloudEvent:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property, partial
 from io import StringIO
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -156,16 +157,15 @@ class _Polyglot:
     default: str | None
     header: str
     largest_bytes: int
-    written: ContentType = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "written", ContentType.parse(self.writes.encode()))
+    @cached_property
+    def written(self) -> ContentType:
+        return ContentType.parse(self.writes.encode())
 
     def write(self, topic: str | None, headers: Headers | None, value: Any) -> bytes:
         chosen = self.formats[self.written.type]
         data = chosen.serde.on_topic(topic).serialize(value, headers)
-        codec = _codec_of(self.written, chosen)
-        if codec is not None:
+        if codec := _codec_of(self.written, chosen):
             data = data.decode().encode(codec)
         if len(data) > self.largest_bytes:
             raise SerializationError(f"a value of {len(data)} bytes is larger than {self.largest_bytes}")
@@ -180,12 +180,11 @@ class _Polyglot:
         chosen = self.formats.get(content_type.type)
         if chosen is None:
             raise UnknownContentTypeError(content_type.type, known=", ".join(sorted(self.formats)))
-        codec = _codec_of(content_type, chosen)
-        if codec is not None:
-            try:
+        try:
+            if codec := _codec_of(content_type, chosen):
                 data = data.decode(codec).encode()
-            except UnicodeDecodeError as cause:
-                raise DeserializationError(f"the text is not {codec}: {cause.reason} at byte {cause.start}") from cause
+        except UnicodeDecodeError as cause:
+            raise DeserializationError(f"the text is not {codec}: {cause.reason} at byte {cause.start}") from cause
         return chosen.serde.on_topic(topic).deserialize(data, headers)
 
     def _type_of(self, headers: Headers) -> ContentType:
@@ -238,19 +237,16 @@ def _read_bool(text: str) -> bool:
     return text == "true"
 
 
-def _number(form: re.Pattern[str], make: Callable[[str], Any]) -> Callable[[str], Any]:
-    def read(text: str) -> Any:
-        if not form.fullmatch(text):
-            raise ValueError("no number")
-        return make(text)
-
-    return read
+def _read_number(form: re.Pattern[str], make: Callable[[str], Any], text: str) -> Any:
+    if not form.fullmatch(text):
+        raise ValueError("no number")
+    return make(text)
 
 
 _CSV_TYPES: Final[dict[type, tuple[Callable[[str], Any], Callable[[Any], str]]]] = {
     str: (str, str),
-    int: (_number(_WHOLE_NUMBER, int), str),
-    float: (_number(_NUMBER, float), repr),
+    int: (partial(_read_number, _WHOLE_NUMBER, int), str),
+    float: (partial(_read_number, _NUMBER, float), repr),
     bool: (_read_bool, lambda value: "true" if value else "false"),
 }
 

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.connect.config import ConfigDef, ConfigType
 from statestore.connect.recently_used import RecentlyUsed
 from statestore.errors import RecordRefusedError, TokenRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
-from statestore.middleware.application import optional, value_of, with_header_where
+from statestore.middleware.application import options, value_of, with_header_where
 from statestore.middleware.extras import extra
 from statestore.middleware.security.frames import is_key_id
-from statestore.middleware.security.keys import Key, KeyedInterceptor, KeyProvider, Keyring, KeySource
+from statestore.middleware.security.keys import Key, KeyedInterceptor, KeyProvider, Keyring
 
 with extra("auth"):
     import jwt
@@ -157,13 +156,13 @@ class Authentication(KeyedInterceptor):
     """
 
     kind = "token"
-    _options = ConfigDef(
-        *optional(ConfigType.CLASS, "keys", "token"),
-        *optional(ConfigType.LIST, "algorithms", "audience", "claims"),
-        *optional(ConfigType.STRING, "issuer", "header", "audit.topic"),
-        *optional(ConfigType.LONG, "leeway.ms"),
-        *optional(ConfigType.INT, "max.bytes", "cache.size"),
-        *optional(ConfigType.BOOLEAN, "required", "keep"),
+    _options = options(
+        CLASS="keys token",
+        LIST="algorithms audience claims",
+        STRING="issuer header audit.topic",
+        LONG="leeway.ms",
+        INT="max.bytes cache.size",
+        BOOLEAN="required keep",
     )
     not_after: ClassVar[Mapping[str, str]] = {
         "signing": "a token has to be signed with its record, or it can be put on another one; and what comes in would "
@@ -204,14 +203,13 @@ class Authentication(KeyedInterceptor):
             raise ValueError("leeway_ms must be 0 or more, max_bytes and cache_size 1 or more")
         if header == CLAIMS_HEADER:
             raise ValueError(f"header {CLAIMS_HEADER!r} is for claims, and no token's")
-        self._keys = KeySource(Keyring({}) if keys is None else keys, "token")
-        self._checks: Final = keys is not None
+        own = Keyring({}) if keys is None else keys
+        super().__init__(own, emits=token is not None, ingests=keys is not None, required=required)
         self._algorithms: Final = tuple(algorithms)
         self._issuer: Final = issuer
         self._audience: Final = [audience] if isinstance(audience, str) else audience
         self._leeway_ms: Final = leeway_ms
         self._max_bytes: Final = max_bytes
-        self._required: Final = required
         self._keep: Final = keep
         self._claims: Final = frozenset((_SUBJECT, *claims))
         self._header: Final = header
@@ -225,7 +223,7 @@ class Authentication(KeyedInterceptor):
         headers = record.headers
         claims = self._claims_of(value_of(headers, self._header))
         headers.remove(CLAIMS_HEADER)
-        if self._checks and not self._keep:
+        if self._ingests and not self._keep:
             headers.remove(self._header)
         if claims is not None:
             headers.add(CLAIMS_HEADER, claims)
@@ -238,7 +236,7 @@ class Authentication(KeyedInterceptor):
         each = [*tokens.dictionary.to_pylist(), *([None] if tokens.null_count else [])]
         claims = pa.array([self._claims_of(token) for token in each], pa.binary()).take(indices)
         made = records.without_header(CLAIMS_HEADER)
-        if self._checks and not self._keep:
+        if self._ingests and not self._keep:
             made = made.without_header(self._header)
         return with_header_where(made, claims.is_valid(), CLAIMS_HEADER, claims)
 
@@ -265,7 +263,7 @@ class Authentication(KeyedInterceptor):
 
     def _claims_of(self, token: bytes | None) -> bytes | None:
         """Return the claims of a token that is good now; None if there is none, and need not be."""
-        if not self._checks:
+        if not self._ingests:
             return None
         try:
             if token is None:
@@ -297,7 +295,11 @@ class Authentication(KeyedInterceptor):
         begins_ms = max(_time_ms(claims, name) or 0 for name in ("nbf", "iat"))
         ends_ms = _time_ms(claims, "exp")
         assert ends_ms is not None  # it is required
-        return _Verified(self._kept(claims), begins_ms, ends_ms)
+        kept = {name: value for name, value in claims.items() if name in self._claims}
+        data = json.dumps(kept, separators=(",", ":"), sort_keys=True).encode()
+        if len(data) > _CLAIMS_BYTES_MAX:
+            raise TokenRefusedError(reason=f"its claims take {len(data)} bytes, and {_CLAIMS_BYTES_MAX} are allowed")
+        return _Verified(data, begins_ms, ends_ms)
 
     def _key(self, token: bytes) -> tuple[str, TokenKey]:
         """Return the key that a token says it is signed with, if that is one of its algorithm."""
@@ -316,13 +318,6 @@ class Authentication(KeyedInterceptor):
         if key.algorithm != algorithm:
             raise TokenRefusedError(reason=f"its algorithm {algorithm!r} is not that of key {key_id!r}")
         return key_id, key
-
-    def _kept(self, claims: Mapping[str, Any]) -> bytes:
-        kept = {name: value for name, value in claims.items() if name in self._claims}
-        data = json.dumps(kept, separators=(",", ":"), sort_keys=True).encode()
-        if len(data) > _CLAIMS_BYTES_MAX:
-            raise TokenRefusedError(reason=f"its claims take {len(data)} bytes, and {_CLAIMS_BYTES_MAX} are allowed")
-        return data
 
     def __repr__(self) -> str:
         return f"Authentication({self._keys!r}, algorithms={list(self._algorithms)})"

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias
 
-from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import AccessDeniedError, RecordRefusedError
 from statestore.format.binary_columns import row_objects
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import IngestedRecord
-from statestore.middleware.application import Application, optional
+from statestore.middleware.application import Application, options
 from statestore.middleware.security.auth import CLAIMS_HEADER, NO_CLAIMS, claims_of, read_claims
 
 __all__ = ["AccessDecision", "AccessRequest", "Authorization"]
@@ -69,11 +68,7 @@ class Authorization(Application):
     """
 
     kind = "authorization"
-    _options = ConfigDef(
-        Property("policy", ConfigType.CLASS),
-        *optional(ConfigType.STRING, "audit.topic", "action"),
-        *optional(ConfigType.BOOLEAN, "authenticated"),
-    )
+    _options = options(CLASS="policy!", STRING="audit.topic action", BOOLEAN="authenticated")
     needs: ClassVar[Mapping[str, str]] = {
         "token": "claims that nobody has checked are those that anybody has written. If the policy does not look at "
         "them, say authenticated=False"

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import pyarrow as pa
 
-from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import DeserializationError, RecordRefusedError, SerializationError
 from statestore.errors.data import SerdeError
 from statestore.errors.middleware import CiphertextRefusedError
@@ -24,7 +23,7 @@ from statestore.format.serde_columns import ColumnSerde
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
-from statestore.middleware.application import optional, value_of, with_header_where
+from statestore.middleware.application import options, value_of, with_header_where
 from statestore.middleware.security.ciphertext import is_sealed, seal, topic_is_bound, unseal
 from statestore.middleware.security.keys import KeyedInterceptor, KeyProvider, KeySource
 
@@ -38,20 +37,7 @@ ENCRYPTION_HEADER: Final = "statestore-encryption"
 _AES_GCM: Final = b"aes-gcm"
 
 
-class _Encrypting(KeyedInterceptor):
-    """What has a source of keys, encrypts on one side, and opens on the other."""
-
-    def __init__(self, keys: KeyProvider, *, encrypt: bool, opens: bool, required: bool) -> None:
-        self._keys = KeySource(keys, self.kind)
-        self._encrypt: Final = encrypt
-        self._opens: Final = opens
-        self._required: Final = required
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._keys!r})"
-
-
-class Encryption(_Encrypting):
+class Encryption(KeyedInterceptor):
     """Encrypts the values of records that are emitted, and decrypts those that are ingested.
 
     A ciphertext is bound to its record's key: it can't be moved to another one. Values that are null stay null, and say
@@ -67,10 +53,7 @@ class Encryption(_Encrypting):
 
     kind = "encryption"
     marks = (ENCRYPTION_HEADER,)
-    _options = ConfigDef(
-        Property("keys", ConfigType.CLASS),
-        *optional(ConfigType.BOOLEAN, "encrypt", "decrypt", "required", "bind.topic"),
-    )
+    _options = options(CLASS="keys!", BOOLEAN="encrypt decrypt required bind.topic")
     not_after: ClassVar[Mapping[str, str]] = {
         "claim-check": "what was checked in would lie there unencrypted: encryption has to come first"
     }
@@ -84,14 +67,14 @@ class Encryption(_Encrypting):
         bind_topic: bool = False,
         required: bool = True,
     ) -> None:
-        super().__init__(keys, encrypt=encrypt, opens=decrypt, required=required)
+        super().__init__(keys, emits=encrypt, ingests=decrypt, required=required)
         self._bind_topic: Final = bind_topic
         if not decrypt:
             self.changes = (ENCRYPTION_HEADER,)
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Encrypt a record's value. Raises KeyUnusableError."""
-        if not self._encrypt:
+        if not self._emits:
             return (record,)
         record.headers.remove(ENCRYPTION_HEADER)
         if record.value is None:
@@ -102,7 +85,7 @@ class Encryption(_Encrypting):
 
     def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
         """Encrypt values."""
-        if not self._encrypt:
+        if not self._emits:
             return records
         values = [None if row[2] is None else self._encrypted(*row) for row in _rows(records)]
         made = records.without_header(ENCRYPTION_HEADER).with_columns(value=pa.array(values, pa.binary()))
@@ -110,7 +93,7 @@ class Encryption(_Encrypting):
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Decrypt a record's value. Raises CiphertextRefusedError and UnknownKeyIdError."""
-        if not self._opens:
+        if not self._ingests:
             return (record,)
         mark = record.headers.last_header(ENCRYPTION_HEADER)
         if mark is not None:
@@ -120,7 +103,7 @@ class Encryption(_Encrypting):
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
         """Decrypt values."""
-        if not self._opens:
+        if not self._ingests:
             return records
         marks = records.header(ENCRYPTION_HEADER).is_valid().to_pylist()
         values = [self._decrypted(*row, mark) for row, mark in zip(_rows(records), marks, strict=True)]
@@ -139,7 +122,7 @@ class Encryption(_Encrypting):
         return unseal(self._keys, value, _fields_of_value(key, topic if is_bound else None), "the value")
 
 
-class HeaderEncryption(_Encrypting):
+class HeaderEncryption(KeyedInterceptor):
     """Encrypts single headers of records that are emitted, and decrypts those of what is ingested, or leaves them so.
 
     Left encrypted, they are so in state and wherever records go from there, and `open_header` opens one. A header that
@@ -155,11 +138,7 @@ class HeaderEncryption(_Encrypting):
     """
 
     kind = "header-encryption"
-    _options = ConfigDef(
-        Property("keys", ConfigType.CLASS),
-        Property("names", ConfigType.LIST),
-        *optional(ConfigType.BOOLEAN, "encrypt", "open", "required"),
-    )
+    _options = options(CLASS="keys!", LIST="names!", BOOLEAN="encrypt open required")
 
     def __init__(
         self, names: Sequence[str], keys: KeyProvider, *, encrypt: bool = True, open: bool = True, required: bool = True
@@ -169,7 +148,7 @@ class HeaderEncryption(_Encrypting):
             raise TypeError("names must be a list of header names, not one text")
         if not names:
             raise ValueError("there must be a header to encrypt")
-        super().__init__(keys, encrypt=encrypt, opens=open, required=required)
+        super().__init__(keys, emits=encrypt, ingests=open, required=required)
         self._names: Final = frozenset(names)
         if open and required:
             self.goes_by = self._names
@@ -178,19 +157,19 @@ class HeaderEncryption(_Encrypting):
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Encrypt a record's headers. Raises KeyUnusableError."""
-        return (self._changed(record, self._sealed) if self._encrypt else record,)
+        return (self._changed(record, self._sealed) if self._emits else record,)
 
     def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
         """Encrypt headers."""
-        return self._changed_columns(records, self._sealed) if self._encrypt else records
+        return self._changed_columns(records, self._sealed) if self._emits else records
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Decrypt a record's headers, unless they stay encrypted. Raises CiphertextRefusedError, UnknownKeyIdError."""
-        return (self._changed(record, self._opened) if self._opens else record,)
+        return (self._changed(record, self._opened) if self._ingests else record,)
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
         """Decrypt headers."""
-        return self._changed_columns(records, self._opened) if self._opens else records
+        return self._changed_columns(records, self._opened) if self._ingests else records
 
     def _sealed(self, name: str, value: bytes) -> bytes:
         if is_sealed(value):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
@@ -226,33 +227,29 @@ so rings that are slow to get are for the function to keep."""
 _K = TypeVar("_K", bound=Key)
 
 
+@dataclass(frozen=True, repr=False)
 class KeySource:
     """A ring that is given, or provided: at the first use, and again after `renewed`. Pickles what was given."""
 
-    def __init__(self, given: KeyProvider, purpose: str) -> None:
-        """`purpose` says in errors what the keys are for. Raises TypeError for what is neither ring nor function."""
-        if not isinstance(given, Keyring) and not callable(given):
-            raise TypeError(f"{purpose}: keys must be a Keyring, or a function that returns one")
-        self._given: Final = given
-        self.purpose: Final = purpose
-        self._ring = given if isinstance(given, Keyring) else None
+    given: KeyProvider
+    purpose: str
+    """What the keys are for, in errors."""
 
-    @property
+    def __post_init__(self) -> None:
+        if not isinstance(self.given, Keyring) and not callable(self.given):
+            raise TypeError(f"{self.purpose}: keys must be a Keyring, or a function that returns one")
+
+    @cached_property
     def ring(self) -> Keyring:
         """The ring. Raises TypeError if what was provided is not one, and what the function raises."""
-        if self._ring is None:
-            assert not isinstance(self._given, Keyring)
-            provided = self._given()
-            if not isinstance(provided, Keyring):
-                raise TypeError(
-                    f"{self.purpose}: what provides keys must return a Keyring, not {type(provided).__name__}"
-                )
-            self._ring = provided
-        return self._ring
+        found = self.given if isinstance(self.given, Keyring) else self.given()
+        if not isinstance(found, Keyring):
+            raise TypeError(f"{self.purpose}: what provides keys must return a Keyring, not {type(found).__name__}")
+        return found
 
     def renewed(self) -> KeySource:
         """Return a source that asks anew; this one if the ring was given."""
-        return self if isinstance(self._given, Keyring) else KeySource(self._given, self.purpose)
+        return self if isinstance(self.given, Keyring) else KeySource(self.given, self.purpose)
 
     def active(self, kind: type[_K]) -> tuple[str, _K]:
         """Return id and key for what is new. Raises KeyUnusableError if there is none of this kind."""
@@ -272,25 +269,24 @@ class KeySource:
             raise UnknownKeyIdError(purpose=self.purpose, key_id=key_id)
         return key
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, KeySource) and (self._given, self.purpose) == (other._given, other.purpose)
-
-    def __hash__(self) -> int:
-        return hash((self._given, self.purpose))
-
     def __repr__(self) -> str:
-        if isinstance(self._given, Keyring):
-            return repr(self._given)
-        return getattr(self._given, "__qualname__", type(self._given).__name__)
+        if isinstance(self.given, Keyring):
+            return repr(self.given)
+        return getattr(self.given, "__qualname__", type(self.given).__name__)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return KeySource, (self._given, self.purpose)
+        return KeySource, (self.given, self.purpose)
 
 
 class KeyedInterceptor(Application):
     """An interceptor with keys. Provided ones are got anew for each batch, where they are first needed in it."""
 
-    _keys: KeySource
+    def __init__(self, keys: KeyProvider, *, emits: bool, ingests: bool, required: bool) -> None:
+        """Say whether it does something to what is emitted, and to what is ingested, which it may require."""
+        self._keys = KeySource(keys, self.kind)
+        self._emits: Final = emits
+        self._ingests: Final = ingests
+        self._required: Final = required
 
     def init(self, context: InterceptorContext) -> None:
         """Begin with a batch: the ring of a copy may be older."""
@@ -300,6 +296,9 @@ class KeyedInterceptor(Application):
     def finish_batch(self) -> None:
         """Be ready for another batch, which an interceptor of a client or of the test driver sees, too."""
         self._keys = self._keys.renewed()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._keys!r})"
 
 
 def _raw_key(key: bytes, *, private: bool) -> bytes:

@@ -12,16 +12,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import FormatError, SignatureRefusedError
 from statestore.errors.middleware import KeyUnusableError
 from statestore.format.binary_columns import row_objects
 from statestore.format.records.header_bytes import parse_headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
-from statestore.middleware.application import optional, value_of
+from statestore.middleware.application import options, value_of
 from statestore.middleware.lineage.changing_headers import CHANGING_HEADERS
-from statestore.middleware.security.keys import KeyedInterceptor, KeyProvider, KeySource, SignatureKey
+from statestore.middleware.security.keys import KeyedInterceptor, KeyProvider, SignatureKey
 from statestore.middleware.security.seen_signatures import SeenSignatures, seen_store
 from statestore.middleware.security.signature_frame import NAMES_MAX, Pairs, SignatureHead, read_frame, signed_bytes
 from statestore.stores.builder import PartStore
@@ -64,12 +63,12 @@ class Signing(KeyedInterceptor):
     """
 
     kind = "signing"
-    _options = ConfigDef(
-        Property("keys", ConfigType.CLASS),
-        *optional(ConfigType.BOOLEAN, "sign", "verify", "bind.topic", "required", "keep", "refuse.replays"),
-        *optional(ConfigType.LIST, "unsigned", "version.1.headers"),
-        *optional(ConfigType.STRING, "header", "clock"),
-        *optional(ConfigType.LONG, "window.ms", "ahead.ms"),
+    _options = options(
+        CLASS="keys!",
+        BOOLEAN="sign verify bind.topic required keep refuse.replays",
+        LIST="unsigned version.1.headers",
+        STRING="header clock",
+        LONG="window.ms ahead.ms",
     )
 
     def __init__(
@@ -90,13 +89,10 @@ class Signing(KeyedInterceptor):
         refuse_replays: bool = False,
     ) -> None:
         """Raise ValueError for arguments that can't be, such as replays without a window, and TypeError."""
-        self._keys = KeySource(keys, "signing")
-        self._sign: Final = sign
-        self._verify: Final = verify
+        super().__init__(keys, emits=sign, ingests=verify, required=required)
         self._unsigned: Final = _header_names(unsigned, header)
         self._version_1_headers: Final = None if version_1_headers is None else _header_names(version_1_headers, header)
         self._bind_topic: Final = bind_topic
-        self._required: Final = required
         self._keep: Final = keep
         self._header: Final = header
         if window_ms is None and refuse_replays:
@@ -167,7 +163,7 @@ class Signing(KeyedInterceptor):
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Sign a record, instead of who has signed it before. Raises KeyUnusableError without a key to sign with."""
-        if not self._sign:
+        if not self._emits:
             return (record,)
         frame = self._signed(record.topic, record.key, record.value, list(record.headers))
         record.headers.remove(self._header).add(self._header, frame)
@@ -175,14 +171,14 @@ class Signing(KeyedInterceptor):
 
     def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
         """Sign records."""
-        if not self._sign:
+        if not self._emits:
             return records
         frames = [self._signed(*row) for row in _rows(records)]
         return records.without_header(self._header).with_header(self._header, pa.array(frames, pa.binary()))
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Verify a record. Raises SignatureRefusedError and UnknownKeyIdError."""
-        if not self._verify:
+        if not self._ingests:
             return (record,)
         frame = value_of(record.headers, self._header)
         row = (record.topic, record.key, record.value, list(record.headers), record.timestamp_ms)
@@ -194,7 +190,7 @@ class Signing(KeyedInterceptor):
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
         """Verify records."""
-        if not self._verify:
+        if not self._ingests:
             return records
         frames, times_ms = records.header(self._header).to_pylist(), records.timestamp_ms.to_pylist()
         rows = [(frame, *row, time_ms) for frame, row, time_ms in zip(frames, _rows(records), times_ms, strict=True)]
@@ -273,9 +269,6 @@ class Signing(KeyedInterceptor):
         if self._seen is None:
             raise RuntimeError("to refuse replays it needs the context that a query or a test driver gives it")
         self._seen.add([(key, frame, timestamp_ms) for frame, _, key, _, _, timestamp_ms in rows])
-
-    def __repr__(self) -> str:
-        return f"Signing({self._keys!r})"
 
 
 def _header_names(names: Sequence[str], own: str) -> tuple[str, ...]:

@@ -17,14 +17,13 @@ from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors.middleware import ClaimError, ClaimMissingError
 from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.binary_columns import row_sizes
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
-from statestore.middleware.application import Application, has_none, optional, value_of
+from statestore.middleware.application import Application, has_none, options, value_of
 from statestore.recovery.location.durable_location import DurableLocation
 
 __all__ = ["CLAIM_CHECK_HEADER", "ClaimCheck", "delete_objects"]
@@ -70,11 +69,7 @@ class ClaimCheck(Application):
     """
 
     kind = "claim-check"
-    _options = ConfigDef(
-        Property("location"),
-        *optional(ConfigType.INT, "threshold.bytes", "max.bytes"),
-        *optional(ConfigType.BOOLEAN, "lazy"),
-    )
+    _options = options(STRING="location!", INT="threshold.bytes max.bytes", BOOLEAN="lazy")
     marks = (CLAIM_CHECK_HEADER,)
     not_before: ClassVar[Mapping[str, str]] = {
         "schema": "the value is elsewhere by then: give it its schema before it is checked in",
@@ -124,11 +119,14 @@ class ClaimCheck(Application):
             raise ClaimError(f"it has no header {CLAIM_CHECK_HEADER}")
         return self._fetched(claim)
 
-    def _fetched(self, claim: _Claim) -> bytes:
-        if claim.size_bytes > self._max_bytes:
+    def _check_size(self, found: int) -> None:
+        if found > self._max_bytes:
             raise ClaimError(
-                f"its value has {claim.size_bytes} bytes, {self._max_bytes} are allowed: raise max_bytes of ClaimCheck"
+                f"its value has {found} bytes, {self._max_bytes} are allowed: raise max_bytes of ClaimCheck"
             )
+
+    def _fetched(self, claim: _Claim) -> bytes:
+        self._check_size(claim.size_bytes)
         try:
             found = self.location.read(claim.path, claim.size_bytes)
         except DurableFileCorruptedError as longer:
@@ -154,10 +152,7 @@ class ClaimCheck(Application):
             self.location.write(claim.path, self._fetched(claim))
         if len(value) <= self._threshold_bytes:
             return (record,)
-        if len(value) > self._max_bytes:
-            raise ClaimError(
-                f"its value has {len(value)} bytes, {self._max_bytes} are allowed: raise max_bytes of ClaimCheck"
-            )
+        self._check_size(len(value))
         claim = _Claim(len(value), sha256(value).hexdigest())
         self.location.write(claim.path, value)
         made = record.copy(value=b"")

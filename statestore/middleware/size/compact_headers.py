@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import FormatError, UnknownHeaderError
 from statestore.errors.middleware import CompactHeadersError
 from statestore.format.records.header_columns import encode_header_column
@@ -27,7 +26,7 @@ from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.kip82.id_header_bytes import IdForm, decode_id_headers, encode_id_headers
 from statestore.kip82.id_header_columns import decode_id_header_column, encode_id_header_column
 from statestore.kip82.id_headers import HeaderIds
-from statestore.middleware.application import Application, optional
+from statestore.middleware.application import Application, options
 from statestore.middleware.size.header_ids import HeaderRegistry
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class CompactHeaders(Application):
     """
 
     kind = "header-ids"
-    _options = ConfigDef(Property("registry"), *optional(ConfigType.STRING, "header"))
+    _options = options(STRING="registry! header")
     not_before: ClassVar[Mapping[str, str]] = {
         "header-encryption": "the headers that it is to encrypt are in one header by then, and have no names"
     }

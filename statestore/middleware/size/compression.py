@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.connect.config import ConfigDef, ConfigType
 from statestore.errors.middleware import CompressedValueError, DecompressionLimitError, ExtraMissingError
 from statestore.format.binary_columns import is_valid, row_objects
 from statestore.format.records.header_bytes import encode_headers
@@ -29,7 +28,7 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.interception.passage import PART_BYTES
-from statestore.middleware.application import Application, optional, value_of, with_header_where
+from statestore.middleware.application import Application, options, value_of, with_header_where
 from statestore.middleware.extras import extra
 from statestore.middleware.schemas.content_type import CONTENT_TYPE
 
@@ -109,11 +108,7 @@ class Compression(Application):
     """
 
     kind = "compression"
-    _options = ConfigDef(
-        *optional(ConfigType.STRING, "codec"),
-        *optional(ConfigType.INT, "level", "dictionary", "min.bytes", "max.bytes"),
-        *optional(ConfigType.LIST, "dictionaries", "content.types"),
-    )
+    _options = options(STRING="codec", INT="level dictionary min.bytes max.bytes", LIST="dictionaries content.types")
     marks = (COMPRESSION_HEADER,)
     not_after: ClassVar[Mapping[str, str]] = {
         "encryption": "what is encrypted does not get smaller, so compress before you encrypt"

@@ -8,13 +8,12 @@ from typing import Final
 import numpy as np
 import pyarrow.compute as pc
 
-from statestore.connect.config import ConfigDef, ConfigType
 from statestore.errors.middleware import HeaderLimitError
 from statestore.format.binary_columns import row_sizes
 from statestore.format.records.header_bytes import header_count
 from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import IngestedRecord
-from statestore.middleware.application import Application, optional
+from statestore.middleware.application import Application, options
 
 __all__ = ["HeaderLimits"]
 
@@ -29,7 +28,7 @@ class HeaderLimits(Application):
     """
 
     kind = "limits"
-    _options = ConfigDef(*optional(ConfigType.INT, "max.headers", "max.bytes"))
+    _options = options(INT="max.headers max.bytes")
 
     def __init__(self, max_headers: int = 256, max_bytes: int = 64 << 10) -> None:
         """Raise ValueError for a negative limit."""

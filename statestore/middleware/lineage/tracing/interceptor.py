@@ -14,10 +14,9 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from statestore.connect.config import ConfigDef, ConfigType
 from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
-from statestore.middleware.application import Application, optional
+from statestore.middleware.application import Application, options
 from statestore.middleware.lineage.changing_headers import TRACE_LINKS, TRACEPARENT
 from statestore.middleware.lineage.tracing.batch_traces import BatchTraces
 from statestore.middleware.lineage.tracing.providers import ProviderFactory, process_tracer
@@ -35,11 +34,7 @@ class Tracing(Application):
     """
 
     kind = "tracing"
-    _options = ConfigDef(
-        *optional(ConfigType.CLASS, "tracer.provider"),
-        *optional(ConfigType.STRING, "consumer.group"),
-        *optional(ConfigType.BOOLEAN, "shows.keys", "is.current"),
-    )
+    _options = options(CLASS="tracer.provider", STRING="consumer.group", BOOLEAN="shows.keys is.current")
     not_after: ClassVar[Mapping[str, str]] = {
         "slicing": "only the first slice has the record's headers, so each other one would begin a trace of its own",
     }

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import DeserializationError
 from statestore.errors.middleware import SchemaRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
-from statestore.middleware.application import Application, optional
+from statestore.middleware.application import Application, options
 from statestore.middleware.schemas.avro import AvroValues, schema_text
 from statestore.middleware.schemas.content_type import CONTENT_TYPE
 from statestore.middleware.schemas.schema_registry.ids import (
@@ -43,11 +42,7 @@ class SchemaInterceptor(Application):
     """
 
     kind = "schema"
-    _options = ConfigDef(
-        Property("registry", ConfigType.CLASS),
-        Property("schemas", ConfigType.LIST),
-        *optional(ConfigType.STRING, "place"),
-    )
+    _options = options(CLASS="registry!", LIST="schemas!", STRING="place")
     marks = (CONTENT_TYPE,)
     not_after: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("compression", "encryption", "slicing", "claim-check", "signing"),

@@ -59,7 +59,9 @@ class _RegistryAvro:
         if self.values is None:
             raise SerializationError("this serde only reads: give it the schema to write with")
         schema = self.values.parsed
-        datum = _require_bytes(value) if schema.is_bytes else self.values.write(value)
+        if schema.is_bytes and not isinstance(value, bytes):
+            raise SerializationError(f"the schema says bytes, and the value is of type {type(value).__name__}")
+        datum: bytes = value if schema.is_bytes else self.values.write(value)
         subject = subject_of(self.subject, topic, schema.name, for_key=self.ids.for_key)
         return self.ids.write(self.registry.deposit_if_new(subject, schema.text), headers, datum)
 
@@ -95,9 +97,3 @@ def read_as(reader: AvroSchema | None, writer: AvroSchema, datum: bytes) -> Any:
             raise IncompatibleSchemaError("bytes that stand as they are can be read as bytes only")
         return datum
     return read_value(writer, reader, datum)
-
-
-def _require_bytes(value: Any) -> bytes:
-    if not isinstance(value, bytes):
-        raise SerializationError(f"the schema says bytes, and the value is of type {type(value).__name__}")
-    return value

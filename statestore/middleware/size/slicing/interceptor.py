@@ -7,14 +7,13 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from statestore.connect.config import ConfigDef, ConfigType
 from statestore.errors.middleware import SliceError
 from statestore.format.binary_columns import row_sizes
 from statestore.format.keys.entry_key import MAP_KEYS
 from statestore.format.serde import Serdes
 from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
-from statestore.middleware.application import Application, has_none, optional
+from statestore.middleware.application import Application, has_none, options
 from statestore.middleware.size.slicing.open_messages import Limits, OpenMessages
 from statestore.middleware.size.slicing.slice import CHUNK_HEADER, Cutting, Slice
 from statestore.stores.builder import PartStore
@@ -34,10 +33,10 @@ class Slicing(Application):
     """
 
     kind = "slicing"
-    _options = ConfigDef(
-        *optional(ConfigType.INT, "max.bytes", "max.message.bytes", "max.open.messages", "max.open.bytes"),
-        *optional(ConfigType.BOOLEAN, "glue", "allow.null.keys", "use.timers"),
-        *optional(ConfigType.LONG, "timeout"),
+    _options = options(
+        INT="max.bytes max.message.bytes max.open.messages max.open.bytes",
+        BOOLEAN="glue allow.null.keys use.timers",
+        LONG="timeout",
     )
     marks = (CHUNK_HEADER,)
     not_before: ClassVar[Mapping[str, str]] = dict.fromkeys(
