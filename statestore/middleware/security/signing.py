@@ -1,10 +1,19 @@
 """Signatures of records: who writes to a topic signs, and who reads it refuses what was changed or forged.
 
 `Signing` does both, HMAC-SHA256 or Ed25519, by the kind of its keys. `signature_frame` has what is signed, to the byte.
+The signatures that a shard has seen, so that their records get in once, are in a store:
+
+    NAME-seen    map entry below the record's key: the first 16 bytes of SHA-256 of the signature -> nothing
+
+A signature of the time `t` gets in with records from `t - ahead_ms` to `t + window_ms`, by whichever clock. So an entry
+is there until that clock, which counts its own record, has gone on by both and one more: what comes then is too old. By
+the time of records, the clock of what gets in must not be behind that of the store, which is the shard's stream time: a
+record that is late is as old as it is by stream time.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count
@@ -15,15 +24,17 @@ import pyarrow as pa
 from statestore.errors import FormatError, SignatureRefusedError
 from statestore.errors.middleware import KeyUnusableError
 from statestore.format.binary_columns import row_objects
+from statestore.format.keys.entry_key import MAP_KEYS, map_entry_key
 from statestore.format.records.header_bytes import parse_headers
-from statestore.headers.record_columns import RecordColumns
+from statestore.format.serde import Serdes
+from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.application import options, value_of
 from statestore.middleware.lineage.changing_headers import CHANGING_HEADERS
 from statestore.middleware.security.keys import KeyedInterceptor, KeyProvider, SignatureKey
-from statestore.middleware.security.seen_signatures import SeenSignatures, seen_store
 from statestore.middleware.security.signature_frame import NAMES_MAX, Pairs, SignatureHead, read_frame, signed_bytes
 from statestore.stores.builder import PartStore
+from statestore.stores.stores import Stores
 
 __all__ = ["CHANGING_HEADERS", "SIGNATURE_HEADER", "Signing"]
 
@@ -31,7 +42,9 @@ SIGNATURE_HEADER: Final = "statestore-signature"
 """The header that has a record's signature, as bytes."""
 
 _FRAME_BYTES_MAX: Final = 16 << 10
-_CLOCKS: Final = ("system", "record")
+_DIGEST_BYTES: Final = 16
+_HELD_MOST: Final = 10_000
+_CLOCKS: Final = {"system": "processing", "record": "event"}
 
 
 class Signing(KeyedInterceptor):
@@ -108,7 +121,7 @@ class Signing(KeyedInterceptor):
         if keep or not verify:
             self.changes = (header,)
         self._serials: Iterator[int] | None = None
-        self._seen: SeenSignatures | None = None
+        self._seen: _SeenSignatures | None = None
 
     @property
     def name(self) -> str:
@@ -119,7 +132,7 @@ class Signing(KeyedInterceptor):
         """Return the store of signatures that were seen, if replays are refused."""
         if not self._refuse_replays or self._window_ms is None:
             return ()
-        return (seen_store(self.name, self._clock, self._window_ms, self._ahead_ms),)
+        return (_seen_store(self.name, self._clock, self._window_ms, self._ahead_ms),)
 
     def why_not_after(self, other: Interceptor) -> str | None:
         """Return why another one must not come before it: it goes by a header that is not signed."""
@@ -159,7 +172,7 @@ class Signing(KeyedInterceptor):
         super().init(context)
         # The same for the same records when a batch is retried, and different in each shard.
         self._serials = count(context.shard << 32)
-        self._seen = SeenSignatures(self.name, context) if self._refuse_replays else None
+        self._seen = _SeenSignatures(self.name, context) if self._refuse_replays else None
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Sign a record, instead of who has signed it before. Raises KeyUnusableError without a key to sign with."""
@@ -291,3 +304,59 @@ def _rows(records: RecordColumns) -> Iterator[tuple[Any, Any, Any, Pairs]]:
     columns = (records.topic, records.key, records.value, records.headers)
     for topic, key, value, header_bytes in zip(*map(row_objects, columns), strict=True):
         yield topic, key, value, parse_headers(header_bytes)
+
+
+def _seen_store(name: str, clock: str, window_ms: int, ahead_ms: int) -> PartStore:
+    """Return the store of the signatures that an interceptor has seen; `clock` is "system" or "record"."""
+    supplier = Stores.persistent_key_value_store(_store_name(name))
+    builder = Stores.key_value_store_builder(supplier, Serdes.bytes(), Serdes.bytes())
+    return PartStore(builder.with_ttl(window_ms + ahead_ms + 1, _CLOCKS[clock]), MAP_KEYS)
+
+
+class _SeenSignatures:
+    """The signatures that a shard has seen, in one micro-batch of it."""
+
+    def __init__(self, name: str, context: InterceptorContext) -> None:
+        self._store: Final[Any] = context.state_store(_store_name(name))
+        self._context: Final = context
+        self._held: Final[dict[bytes, int]] = {}
+        """Entries that are not in the store yet, each with the later of its record's time and the shard's."""
+
+    def latest_ms(self, key: bytes | None, timestamp_ms: int) -> int:
+        """Return a record's time, or its shard's if that is later: the window is measured from there."""
+        return max(timestamp_ms, self._context.stream_time_ms_of(key))
+
+    def add(self, signed: Sequence[tuple[bytes | None, bytes, int]]) -> None:
+        """Take keys and signatures, with the timestamps of their records, as seen.
+
+        Raises SignatureRefusedError, and takes none, if one of them was seen before.
+        """
+        found = {
+            map_entry_key(key or b"", hashlib.sha256(frame).digest()[:_DIGEST_BYTES]): max(
+                0, self.latest_ms(key, time_ms)
+            )
+            for key, frame, time_ms in signed
+        }
+        is_new = len(found) == len(signed) and self._held.keys().isdisjoint(found)
+        if not is_new or any(self._store.get(place) is not None for place in found):
+            raise SignatureRefusedError(reason="it was seen before: the record is sent again")
+        self._held.update(found)
+        if len(self._held) >= _HELD_MOST:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write to the store what is not there yet."""
+        if not self._held:
+            return
+        places, times_ms = pa.array(self._held.keys(), pa.binary()), pa.array(self._held.values(), pa.int64())
+        nothing = pa.repeat(pa.scalar(b"", pa.binary()), len(places))
+        zeros = pa.repeat(0, len(places))
+        topics = pa.repeat(pa.scalar("", pa.string()), len(places))
+        columns = zip((topics, zeros, zeros, times_ms, zeros), ORIGIN.types, strict=True)
+        origin = pa.record_batch([column.cast(type_) for column, type_ in columns], schema=ORIGIN)
+        self._store.put_many(RecordColumns.adopt(places, nothing, times_ms, nothing, origin))
+        self._held.clear()
+
+
+def _store_name(name: str) -> str:
+    return f"{name}-seen"

@@ -1,15 +1,17 @@
-"""The traces of the records of one shard and micro-batch: what `Tracing` does, once it is where it does it.
+"""The traces of the records of one shard and micro-batch, and the tracer of a process: one of a factory, or configured.
 
 Source of what spans are called and say: OpenTelemetry's semantic conventions for messaging and for Kafka.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,18 +25,84 @@ from statestore.middleware.application import value_of
 from statestore.middleware.extras import extra
 from statestore.middleware.lineage.changing_headers import TRACE_LINKS, TRACEPARENT
 from statestore.middleware.lineage.tracing import trace_headers
-from statestore.middleware.lineage.tracing.providers import ProcessTracer
 
 with extra("tracing"):
     from opentelemetry import trace as otel
     from opentelemetry.context import Context, attach, detach
     from opentelemetry.semconv._incubating.attributes import messaging_attributes as messaging
     from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
+    from opentelemetry.semconv.schemas import Schemas
 
 if TYPE_CHECKING:
     from contextvars import Token
 
     from opentelemetry.util.types import AttributeValue
+
+ProviderFactory: TypeAlias = "Callable[[], otel.TracerProvider]"
+
+FLUSH_MS: Final = 1000
+"""How long a flush may take, in milliseconds, before the next ones are left out for a while."""
+HELD_OFF_MS: Final = 60_000
+"""How long flushes are left out after one that took too long, in milliseconds."""
+
+_LOG = logging.getLogger(__name__)
+_SCHEMA_URL: Final = list(Schemas)[-1].value
+
+
+class ProcessTracer:
+    """A tracer, and how what it has recorded is handed over. One a process: it is kept when batches end."""
+
+    def __init__(self, provider: otel.TracerProvider) -> None:
+        self.provider: Final = provider
+        self._held_off_until_s = 0.0
+        self.tracer: Final[otel.Tracer] = provider.get_tracer("statestore", schema_url=_SCHEMA_URL)
+
+    def flush(self) -> None:
+        """Hand over what was recorded, for the process may end; not for a while after a flush that took too long.
+
+        What is left out is not lost: the provider hands it over when it would have done so, if the process goes on.
+        """
+        flush = getattr(self.provider, "force_flush", None)
+        start_s = monotonic()
+        if flush is None or start_s < self._held_off_until_s:
+            return
+        is_done = flush(FLUSH_MS)
+        took_ms = (monotonic() - start_s) * 1000
+        if not is_done or took_ms > FLUSH_MS:
+            self._held_off_until_s = monotonic() + HELD_OFF_MS / 1000
+            _LOG.warning(
+                "spans took %d ms to hand over: is the collector there? Not waiting for it for %d s",
+                took_ms,
+                HELD_OFF_MS,
+            )
+
+
+_BY_IDENTITY: Final[dict[str, ProcessTracer]] = {}
+_CONFIGURED: Final = ""
+
+
+def process_tracer(identity: str, factory: ProviderFactory | None) -> ProcessTracer | None:
+    """Return the tracer of this process; None if nothing is recorded here, for nobody has configured OpenTelemetry.
+
+    A factory is called once a process and `identity`. Raises TypeError if it makes something else.
+    """
+    if factory is None:
+        provider = otel.get_tracer_provider()
+        if isinstance(provider, otel.ProxyTracerProvider | otel.NoOpTracerProvider):
+            return None
+        return _kept(_CONFIGURED, provider)
+    found = _BY_IDENTITY.get(identity)
+    return _kept(identity, factory()) if found is None else found
+
+
+def _kept(identity: str, provider: otel.TracerProvider) -> ProcessTracer:
+    if not isinstance(provider, otel.TracerProvider):
+        raise TypeError(f"a factory of tracer providers made {provider!r}")
+    found = _BY_IDENTITY.get(identity)
+    if found is None or found.provider is not provider:
+        found = _BY_IDENTITY[identity] = ProcessTracer(provider)
+    return found
+
 
 _MAX_KEY_BYTES: Final = 256
 

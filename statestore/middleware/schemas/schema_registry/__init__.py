@@ -2,8 +2,8 @@
 
 ids             how records name schemas, in headers and before their bytes
 registry        SchemaRegistry: what keeps schemas, and is asked once for each; subclass it for one's own
-confluent       ConfluentRegistry: Confluent's protocol
-md5_registries  Md5Registry, TopicRegistry: schemas by their MD5, in a mapping and in a topic
+registries      ConfluentRegistry: Confluent's protocol; Md5Registry, TopicRegistry: schemas by their MD5, in a mapping
+                and in a topic
 serde           avro_serde: deposits its schema, and reads what other schemas have written
 interceptor     SchemaInterceptor: the same beside a serde that knows no registry, as `plain_avro_serde`
 
@@ -11,10 +11,9 @@ Users import from here. Imports `connect` and the foundation of `statestore.midd
 """
 
 from statestore.middleware.schemas.avro import plain_avro_serde
-from statestore.middleware.schemas.schema_registry.confluent import ConfluentRegistry
 from statestore.middleware.schemas.schema_registry.ids import AVRO_SCHEMA_MD5, IdPlace, SchemaIds
 from statestore.middleware.schemas.schema_registry.interceptor import SchemaInterceptor
-from statestore.middleware.schemas.schema_registry.md5_registries import Md5Registry, TopicRegistry
+from statestore.middleware.schemas.schema_registry.registries import ConfluentRegistry, Md5Registry, TopicRegistry
 from statestore.middleware.schemas.schema_registry.registry import RegisteredSchema, SchemaRegistry, schema_md5
 from statestore.middleware.schemas.schema_registry.serde import avro_serde
 
