@@ -22,9 +22,8 @@ from statestore import Headers, Serdes, Topology
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.topic_columns import SINK_COLUMNS, SinkFields, sink_batch, sink_records, source_batch
-from statestore.interception.emission import TaskEmission
 from statestore.interception.failures import raise_refusal
-from statestore.interception.ingest import Ingest
+from statestore.interception.task_passages import Ingest, TaskEmission
 from statestore.middleware import EmittedRecord, IngestedRecord, Interceptor
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.interceptors import TaskInterceptors

@@ -3,8 +3,7 @@
 interceptor     what a user writes; ingest_function: a plain function as one
 chain           several as one, in an order that works, also by names in a configuration
 passage         how records pass one side of a chain, by themselves and in columns
-ingest, emission
-                a passage around the records that a task is given, and those that its sinks send
+task_passages   a passage around the records that a task is given, and those that its sinks send
 failures        what is done about a failed_record, and what a task has counted of them
 
 Users import from `statestore.middleware`. Imports `stores` and below; `middleware` and `processor` import it. Start at

@@ -12,7 +12,7 @@ Interceptors have names in configurations, as in Kafka's clients, `interceptor.c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from statestore.connect.config import ConfigType, parse_type
@@ -51,8 +51,14 @@ class Chain:
         ValueError if two have the same name and stores or figures of them could not be told apart.
         """
         self.interceptors: Final[tuple[Interceptor, ...]] = tuple(_flattened(interceptors))
-        _check_names(self.interceptors)
-        _check_order(self.interceptors)
+        for name, count in Counter(interceptor.name for interceptor in self.interceptors).items():
+            if count > 1:
+                raise ValueError(f"two interceptors of the chain are called {name!r}: give one of them another name")
+        for place, second in enumerate(self.interceptors):
+            for first in self.interceptors[:place]:
+                reason = second.why_not_after(first) or first.why_not_before(second) or _late_header(first, second)
+                if reason:
+                    raise ChainOrderError(first=first.name, second=second.name, reason=reason)
 
     def __iter__(self) -> Iterator[Interceptor]:
         return iter(self.interceptors)
@@ -135,24 +141,10 @@ def _flattened(interceptors: Iterable[ChainPart]) -> Iterator[Interceptor]:
             )
 
 
-def _check_names(interceptors: Sequence[Interceptor]) -> None:
-    for name, count in Counter(interceptor.name for interceptor in interceptors).items():
-        if count > 1:
-            raise ValueError(f"two interceptors of the chain are called {name!r}: give one of them another name")
-
-
-def _check_order(interceptors: Sequence[Interceptor]) -> None:
-    for place, second in enumerate(interceptors):
-        for first in interceptors[:place]:
-            reason = second.why_not_after(first) or first.why_not_before(second) or _late_header(first, second)
-            if reason:
-                raise ChainOrderError(first=first.name, second=second.name, reason=reason)
-
-
 def _late_header(first: Interceptor, second: Interceptor) -> str | None:
     """Return why `second` is passed too early by what is ingested, if `first` may bring in what `second` goes by."""
     for name in second.goes_by:
-        if any(_overlap(name, brought) for brought in first.brings_in):
+        if any(_covers(name, brought) or _covers(brought, name) for brought in first.brings_in):
             headers = "headers" if name == _ANY else f"header {name!r}"
             return (
                 f"it goes by {headers} of what is ingested, which {first.name!r} would only then bring in from outside"
@@ -160,23 +152,18 @@ def _late_header(first: Interceptor, second: Interceptor) -> str | None:
     return None
 
 
-def _overlap(first: str, second: str) -> bool:
-    """Return whether one header may be meant by both, each a name, or with "*" at its end all that begin so."""
-    return first == second or _covers(first, second) or _covers(second, first)
-
-
 def _covers(pattern: str, name: str) -> bool:
-    return pattern.endswith(_ANY) and name.removesuffix(_ANY).startswith(pattern.removesuffix(_ANY))
+    """Return whether a pattern means a header of this name, or of all that begin so: "*" may be at the end of both."""
+    is_of_many = pattern.endswith(_ANY)
+    return pattern == name or (is_of_many and name.removesuffix(_ANY).startswith(pattern.removesuffix(_ANY)))
 
 
 def _configured(given: Mapping[str, Any]) -> Chain:
     properties = config_of(given)
-    named = parse_type(INTERCEPTORS, properties.get(INTERCEPTORS), ConfigType.LIST) or ()
-    return Chain(_interceptor(name, properties) for name in named)
-
-
-def _interceptor(name: str, properties: Mapping[str, Any]) -> Interceptor:
-    found = parse_type(INTERCEPTORS, name, ConfigType.CLASS)
-    if not isinstance(found, type) or not issubclass(found, Interceptor):
-        raise ConfigException(f"{name} is no subclass of Interceptor", name=INTERCEPTORS, value=name)
-    return found.from_config({key: str(value) for key, value in properties.items()})
+    made = []
+    for name in parse_type(INTERCEPTORS, properties.get(INTERCEPTORS), ConfigType.LIST) or ():
+        found = parse_type(INTERCEPTORS, name, ConfigType.CLASS)
+        if not isinstance(found, type) or not issubclass(found, Interceptor):
+            raise ConfigException(f"{name} is no subclass of Interceptor", name=INTERCEPTORS, value=name)
+        made.append(found.from_config({key: str(value) for key, value in properties.items()}))
+    return Chain(made)

@@ -35,38 +35,30 @@ class InterceptorContext(Protocol):
     @property
     def shard(self) -> int:
         """The number of the shard; 0 where there are no shards."""
-        ...
 
     @property
     def current_stream_time_ms(self) -> int:
         """The highest timestamp that the shard has seen, in milliseconds since the epoch; -1 before the first."""
-        ...
 
     def stream_time_ms_of(self, key: bytes | None) -> int:
         """Return the highest timestamp that the shard has seen, or that in which a key was before it was rescaled."""
-        ...
 
     @property
     def current_system_time_ms(self) -> int:
         """The wall clock in milliseconds since the epoch; under Spark the micro-batch's start, also when retried."""
-        ...
 
     @property
     def record_metadata(self) -> tuple[str, int, int] | None:
         """Topic, partition and offset of the record that is processed; None if none is, as in a punctuation."""
-        ...
 
     def state_store(self, name: str) -> Any:
         """Return a state store of the interceptor's. Raises TopologyError if it has none of that name."""
-        ...
 
     def schedule_wall_clock(self, interval_ms: int, call: Callable[[int], None]) -> None:
         """Have `call` called with the time whenever the wall clock has gone on by `interval_ms`. For `init` only."""
-        ...
 
     def refuse(self, record: IngestedRecord, error: RecordRefusedError) -> None:
         """Refuse a record that is not the one at hand: it goes where such go. Raises `error` if that is nowhere."""
-        ...
 
 
 class Interceptor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -75,24 +76,21 @@ class Passage(ABC, Generic[PassedRecord]):
                 break
         return records
 
-    def pass_columns(self, columns: RecordColumns) -> Iterator[RecordColumns]:
-        """Yield what the interceptors leave of records in columns, in parts where it has become a lot.
+    def pass_columns(self, columns: RecordColumns, first: int = 0) -> Iterator[RecordColumns]:
+        """Yield what interceptors, from `first` on, leave of records in columns, in parts where it has become a lot.
 
         A part is passed to its end before the next one is made. Raises what `pass_record` raises.
         """
-        return self._pass_steps(columns, self._steps)
-
-    def _pass_steps(self, columns: RecordColumns, steps: Sequence[_Step]) -> Iterator[RecordColumns]:
         if not len(columns):
             return
-        if not steps:
+        if first == len(self._steps):
             yield columns
             return
-        for part in self._columns_step(steps[0], columns):
-            yield from self._pass_steps(part, steps[1:])
+        for part in self._columns_step(self._steps[first], columns):
+            yield from self.pass_columns(part, first + 1)
 
     def _step(self, step: _Step, records: Iterable[PassedRecord]) -> list[PassedRecord]:
-        hook = step.record or self._row_by_row(step)
+        hook = step.record or partial(self._by_columns, step)
         passed: list[PassedRecord] = []
         for record in records:
             try:
@@ -155,26 +153,20 @@ class Passage(ABC, Generic[PassedRecord]):
                 passed, rows, passed_bytes = [], [], 0
         yield self._columns(passed, _require_origin(columns).take(pa.array(rows, pa.int64())))
 
-    def _row_by_row(self, step: _Step) -> Callable[[PassedRecord], Iterable[PassedRecord]]:
-        """Return a hook for single records that gives them to the hook for columns."""
+    def _by_columns(self, step: _Step, record: PassedRecord) -> Iterable[PassedRecord]:
+        """Give a single record to the hook for columns."""
         assert step.columns is not None
-        by_columns = step.columns
-
-        def hook(record: PassedRecord) -> Iterable[PassedRecord]:
-            columns = self._columns([record], self._origin(record))
-            made = by_columns(columns)
-            self._check_columns(columns, made)
-            assert made is not None
-            return self._rows(made)
-
-        return hook
+        columns = self._columns([record], self._origin(record))
+        made = step.columns(columns)
+        self._check_columns(columns, made)
+        assert made is not None
+        return self._rows(made)
 
     @abstractmethod
     def _rows(self, columns: RecordColumns) -> list[PassedRecord]: ...
 
     @abstractmethod
-    def _origin(self, record: PassedRecord) -> pa.RecordBatch:
-        """Return what columns of this record alone have for an origin."""
+    def _origin(self, record: PassedRecord) -> pa.RecordBatch: ...
 
     def _columns(self, records: Sequence[PassedRecord], origin: pa.RecordBatch) -> RecordColumns:
         """Return records as columns, with the origin of each."""

@@ -21,7 +21,7 @@ from statestore.format.serde import Serde, columns_of
 from statestore.format.serde_columns import BYTES_COLUMNS, DOUBLE_COLUMNS, INT64_COLUMNS, STRING_COLUMNS, ColumnSerde
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.headers.topic_columns import SINK_COLUMNS
-from statestore.interception.emission import SendBatch
+from statestore.interception.task_passages import SendBatch
 from statestore.processor.context import BatchReceiver, Receiver, TaskRecordContext
 from statestore.processor.earlier_times import EarlierTimes
 from statestore.processor.nodes import SinkNode, SourceNode

@@ -14,12 +14,11 @@ from statestore.errors import DataException, ProcessorError, RecordRefusedError,
 from statestore.errors.readable import shape_of
 from statestore.errors.state import SpilledDeltaCorruptedError
 from statestore.headers.topic_columns import Send, SourceFields
-from statestore.interception.emission import TaskEmission
 from statestore.interception.failed_record import Refusal
 from statestore.interception.failures import OnRefusal
-from statestore.interception.ingest import Ingest
 from statestore.interception.interceptor import IngestedRecord, Interceptor, defines
 from statestore.interception.passage import source_of
+from statestore.interception.task_passages import Ingest, TaskEmission
 from statestore.processor.context import NO_FAULT_OF_USER_CODE, Receiver, ShardClock, TaskRecordContext, processor_error
 from statestore.processor.earlier_times import EarlierTimes, earlier_times
 from statestore.processor.nodes import InterceptorNode

@@ -25,8 +25,7 @@ from statestore.headers.topic_columns import (
     source_records,
 )
 from statestore.interception.chain import chain_of, query_chain
-from statestore.interception.emission import TaskEmission
-from statestore.interception.ingest import Ingest
+from statestore.interception.task_passages import Ingest, TaskEmission
 from statestore.middleware import Chain, EmittedRecord, IngestedRecord, Interceptor
 from tests.support.interceptors import ColumnStamp, Doubling, ForbiddenError, Named, Refusing, Stamp
 

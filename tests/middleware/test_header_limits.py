@@ -13,7 +13,7 @@ from statestore.format.records.header_bytes import parse_count
 from statestore.format.varint import encode_varint
 from statestore.headers.topic_columns import SourceFields, source_batch
 from statestore.interception.chain import chain_of
-from statestore.interception.ingest import Ingest
+from statestore.interception.task_passages import Ingest
 from statestore.middleware import Chain
 from statestore.middleware.size.header_limits import HeaderLimits
 

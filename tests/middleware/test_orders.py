@@ -24,8 +24,8 @@ from statestore.errors.middleware import ChainIncompleteError, ChainOrderError
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
 from statestore.headers.topic_columns import source_batch, source_records
 from statestore.interception.failures import raise_refusal
-from statestore.interception.ingest import Ingest
 from statestore.interception.passage import EmitPassage, IngestPassage, record_of, source_of
+from statestore.interception.task_passages import Ingest
 from statestore.middleware import Chain, EmittedRecord, IngestedRecord, Interceptor
 from statestore.middleware.lifetime.expiry import ExpiryHeader
 from statestore.middleware.lineage.chargeback import USAGE_STORE, Chargeback, read_usage

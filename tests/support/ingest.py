@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from statestore.headers.topic_columns import SourceFields
-from statestore.interception.ingest import Ingest
 from statestore.interception.ingest_function import IngestFunction, IngestHook
+from statestore.interception.task_passages import Ingest
 
 
 def ingest_records(records: Iterable[SourceFields], hook: IngestHook) -> Iterator[SourceFields]:

@@ -9,8 +9,8 @@ from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.errors import RecordRefusedError
 from statestore.headers.topic_columns import source_batch, source_records
 from statestore.interception.failures import raise_refusal
-from statestore.interception.ingest import Ingest
 from statestore.interception.passage import EmitPassage, IngestPassage, record_of, source_of
+from statestore.interception.task_passages import Ingest
 from statestore.middleware import EmittedRecord, IngestedRecord, Interceptor
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.interceptors import TaskInterceptors

@@ -136,7 +136,7 @@ class CompactHeaders(Application):
         try:
             found = decode_id_header_column(values, self.ids.key_of)
         except UnknownHeaderError:
-            return None
+            found = None
         if found is None:
             return None
         places = np.full(len(headers), -1)

@@ -96,9 +96,8 @@ class HeaderRegistry(HeaderIds):
         for name, header_id in ids.items():
             if self.owner_of(header_id) != owner:
                 own = ", ".join(str(span) for span, known in self.ranges.items() if known == owner)
-                raise HeaderRangeError(
-                    f"header {name!r} can't have the id {header_id}: {owner!r} owns {own or 'no ids'}"
-                )
+                owned = f"{owner!r} owns {own or 'no ids'}"
+                raise HeaderRangeError(f"header {name!r} can't have the id {header_id}: {owned}")
         return HeaderRegistry(self.ranges, self._with(ids))
 
     def with_private_ids(self, ids: Mapping[str, int]) -> HeaderRegistry:
@@ -122,9 +121,7 @@ class HeaderRegistry(HeaderIds):
     def owner_of(self, header_id: int) -> str | None:
         """Return whose range an id lies in; None for a private one and for one that is not allotted."""
         place = bisect_right(self._starts, header_id) - 1
-        if place < 0:
-            return None
-        span, owner = list(self.ranges.items())[place]
+        span, owner = list(self.ranges.items())[place] if place >= 0 else (PRIVATE_IDS, None)
         return owner if header_id in span else None
 
     def to_json(self) -> str:
@@ -196,13 +193,13 @@ def _name(what: str, name: object) -> str:
 
 def _check_ranges(ranges: Mapping[IdRange, str]) -> None:
     """Raise HeaderRangeError unless the ranges, which are in order, are public and apart."""
-    before: tuple[IdRange, str] | None = None
+    before, other = IdRange(0, 0), ""
     for span, owner in ranges.items():
         if not PUBLIC_IDS.first <= span.first <= span.last <= PUBLIC_IDS.last:
             raise HeaderRangeError(f"{owner!r} can't own the header ids {span}: public are {PUBLIC_IDS}")
-        if before is not None and span.first <= before[0].last:
-            raise HeaderRangeError(f"header ids {span} of {owner!r} overlap {before[0]} of {before[1]!r}")
-        before = span, owner
+        if span.first <= before.last:
+            raise HeaderRangeError(f"header ids {span} of {owner!r} overlap {before} of {other!r}")
+        before, other = span, owner
 
 
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

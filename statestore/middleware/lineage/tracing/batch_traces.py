@@ -70,11 +70,8 @@ class ProcessTracer:
         took_ms = (monotonic() - start_s) * 1000
         if not is_done or took_ms > FLUSH_MS:
             self._held_off_until_s = monotonic() + HELD_OFF_MS / 1000
-            _LOG.warning(
-                "spans took %d ms to hand over: is the collector there? Not waiting for it for %d s",
-                took_ms,
-                HELD_OFF_MS,
-            )
+            problem = "spans took %d ms to hand over: is the collector there? Not waiting for it for %d s"
+            _LOG.warning(problem, took_ms, HELD_OFF_MS)
 
 
 _BY_IDENTITY: Final[dict[str, ProcessTracer]] = {}
@@ -91,8 +88,7 @@ def process_tracer(identity: str, factory: ProviderFactory | None) -> ProcessTra
         if isinstance(provider, otel.ProxyTracerProvider | otel.NoOpTracerProvider):
             return None
         return _kept(_CONFIGURED, provider)
-    found = _BY_IDENTITY.get(identity)
-    return _kept(identity, factory()) if found is None else found
+    return _BY_IDENTITY.get(identity) or _kept(identity, factory())
 
 
 def _kept(identity: str, provider: otel.TracerProvider) -> ProcessTracer:
@@ -246,12 +242,11 @@ class BatchTraces:
     def fail(self, error: Exception) -> None:
         """Have the span of the record that is processed say that it failed, if it is that one which did."""
         if self._processed is not None and self._processed.metadata == self._metadata:
-            self._show_failure(self._processed, type(error))
+            self._show_failure(type(error))
 
     def close(self) -> None:
         """Hand over what was recorded. What is still open was not finished: its span says that it failed."""
-        if self._processed is not None:
-            self._show_failure(self._processed, sys.exc_info()[0])
+        self._show_failure(sys.exc_info()[0])
         self.leave()
         if self._has_spans:
             self._tracer.flush()
@@ -303,11 +298,10 @@ class BatchTraces:
             trace_headers.drop_oversize(headers)
         return True
 
-    @staticmethod
-    def _show_failure(processed: _Processed, cause: type[BaseException] | None) -> None:
-        if processed.span is not None:
-            processed.span.set_status(otel.Status(otel.StatusCode.ERROR))
-            processed.span.set_attribute(ERROR_TYPE, "_OTHER" if cause is None else cause.__qualname__)
+    def _show_failure(self, cause: type[BaseException] | None) -> None:
+        if self._processed is not None and self._processed.span is not None:
+            self._processed.span.set_status(otel.Status(otel.StatusCode.ERROR))
+            self._processed.span.set_attribute(ERROR_TYPE, "_OTHER" if cause is None else cause.__qualname__)
 
     def _unsampled_context(self, headers: Headers, seen: trace_headers.SeenTrace) -> Context:
         if seen.longest_bytes or seen.traceparent is None:

@@ -30,6 +30,8 @@ VALUE_SCHEMA_ID: Final = "__value_schema_id"
 """The header with the id of the value's schema."""
 AVRO_SCHEMA_MD5: Final = "avro-schema-md5"
 """The header with the MD5 of the value's schema."""
+VALUE_IDS: Final = (VALUE_SCHEMA_ID, AVRO_SCHEMA_MD5)
+"""The headers that have the id of the value's schema."""
 AVRO_BINARY: Final = "application/avro-binary"
 """The content type of values whose schema has an MD5 in the header for that."""
 
@@ -165,6 +167,6 @@ def _header(for_key: bool) -> str:
 
 def remove_ids(headers: Headers, *, for_key: bool) -> None:
     """Take the ids of the key's or the value's schema out of headers; a content type stays."""
-    for name in (KEY_SCHEMA_ID,) if for_key else (VALUE_SCHEMA_ID, AVRO_SCHEMA_MD5):
+    for name in (KEY_SCHEMA_ID,) if for_key else VALUE_IDS:
         if headers.last_header(name) is not None:
             headers.remove(name)

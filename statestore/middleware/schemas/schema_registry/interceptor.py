@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,21 +17,12 @@ from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.middleware.application import Application, options
 from statestore.middleware.schemas.avro import AvroValues, schema_text
 from statestore.middleware.schemas.content_type import CONTENT_TYPE
-from statestore.middleware.schemas.schema_registry.ids import (
-    AVRO_SCHEMA_MD5,
-    VALUE_SCHEMA_ID,
-    IdPlace,
-    IdWriter,
-    SchemaIds,
-    read_id,
-    remove_ids,
-)
+from statestore.middleware.schemas.schema_registry.ids import VALUE_IDS, IdPlace, IdWriter, read_id, remove_ids
 from statestore.middleware.schemas.schema_registry.registry import SchemaRegistry
 from statestore.middleware.schemas.schema_registry.serde import Subject, read_as, subject_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-_IDS: Final = ((VALUE_SCHEMA_ID, None), (AVRO_SCHEMA_MD5, None))
 
 
 class SchemaInterceptor(Application):
@@ -48,7 +39,7 @@ class SchemaInterceptor(Application):
         ("compression", "encryption", "slicing", "claim-check", "signing"),
         "it needs the value as the serde has written it, and changes it: put schema before",
     )
-    goes_by = (VALUE_SCHEMA_ID, AVRO_SCHEMA_MD5)
+    goes_by = VALUE_IDS
 
     def __init__(
         self,
@@ -86,10 +77,9 @@ class SchemaInterceptor(Application):
 
     def on_emit(self, record: EmittedRecord) -> Sequence[EmittedRecord]:
         """Deposit the schema of the record's topic, and write its id. Raises what depositing raises: the query ends."""
-        values = self._values.get(record.topic)
-        if values is None or record.value is None:
+        if record.topic not in self._values or record.value is None:
             return (record,)
-        value = self._ids.write(self._deposited(record.topic, values), record.headers, record.value)
+        value = self._with_id(record.topic, record.headers, record.value)
         return (record,) if value is record.value else (record.copy(value=value),)
 
     def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
@@ -99,9 +89,9 @@ class SchemaInterceptor(Application):
                 continue
             rows = pc.and_(pc.equal(records.topic, topic), pc.is_valid(records.value))
             headers = Headers()
-            prefix = self._ids.write(self._deposited(topic, self._values[topic]), headers, b"")
+            prefix = self._with_id(topic, headers, b"")
             edited = records
-            for name, _ in (*headers, *_IDS):
+            for name in (*(header.key for header in headers), *VALUE_IDS):
                 edited = edited.without_header(name)
             for name, content in headers:
                 edited = edited.with_header(name, content)
@@ -130,9 +120,10 @@ class SchemaInterceptor(Application):
         remove_ids(record.headers, for_key=False)
         return (record,) if datum is record.value else (record.copy(value=datum),)
 
-    def _deposited(self, topic: str, values: AvroValues) -> SchemaIds:
+    def _with_id(self, topic: str, headers: Headers, value: bytes) -> bytes:
+        values = self._values[topic]
         subject = subject_of(self._subject, topic, values.parsed.name, for_key=False)
-        return self._registry.deposit_if_new(subject, values.schema)
+        return self._ids.write(self._registry.deposit_if_new(subject, values.schema), headers, value)
 
     def __repr__(self) -> str:
         return f"SchemaInterceptor({self._registry!r}, {sorted(self._values)})"
