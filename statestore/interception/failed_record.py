@@ -35,12 +35,6 @@ class FailureStage(Enum):
     """A sink's serdes could not write what was forwarded to it."""
 
 
-def stage_of(error: Refusal) -> FailureStage:
-    """Return where a record failed that an interceptor does not take."""
-    is_unreadable = isinstance(error, DataException) and error.is_unreadable
-    return FailureStage.DESERIALIZATION if is_unreadable else FailureStage.REFUSAL
-
-
 @dataclass(frozen=True)
 class FailedRecord:
     """A record that failed, as it came from its topic, and how."""

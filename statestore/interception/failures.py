@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from statestore.errors import ProcessorError, RecordRefusedError
+from statestore.errors import RecordRefusedError
 from statestore.headers.record_headers import Headers
 from statestore.headers.topic_columns import Send, SourceFields
 from statestore.interception.failed_record import DeadLetters, FailedRecord, FailureStage, Refusal
@@ -79,8 +79,7 @@ class FailureHandling:
         What fails then is a dead letter if there is a topic for them. It says nothing of processors and sinks. Warns of
         what is said twice.
         """
-        tolerance = tolerance_of(chain)
-        if tolerance is None:
+        if (tolerance := tolerance_of(chain)) is None:
             return self
         made = replace(self, logs_all=tolerance.logs_all)
         if not tolerance.is_on:
@@ -128,14 +127,13 @@ class FailureHandling:
     @property
     def keeps_on(self) -> frozenset[FailureStage]:
         """Where a record may fail without ending the query."""
-        handlers = {stage: self._handler(stage) for stage in FailureStage}
+        handlers = {stage: getattr(self, name) for stage, name in _HANDLERS.items()}
         handlers[FailureStage.REFUSAL] = self.refusal or OnFailure.DEAD_LETTER
         return frozenset(stage for stage, handler in handlers.items() if handler not in (None, OnFailure.FAIL))
 
     def decide(self, failed: FailedRecord) -> OnFailure:
         """Return what is to be done about a record. Raises what a function raises, ValueError for a word it made up."""
-        handler = self._handler(failed.stage)
-        if handler is None:
+        if (handler := getattr(self, _HANDLERS[failed.stage])) is None:
             is_letter = failed.stage is FailureStage.REFUSAL and self.topic_of(failed) is not None
             return OnFailure.DEAD_LETTER if is_letter else OnFailure.FAIL
         if isinstance(handler, OnFailure):
@@ -151,9 +149,6 @@ class FailureHandling:
         if isinstance(failed.error, RecordRefusedError) and failed.error.audit_topic is not None:
             return failed.error.audit_topic
         return self.letters.topic or None
-
-    def _handler(self, stage: FailureStage) -> Any:
-        return getattr(self, _HANDLERS[stage])
 
 
 _HANDLERS: Final = {stage: stage.name.lower() for stage in FailureStage}
@@ -219,11 +214,6 @@ class TaskFailures:
             headers = self._handling.letters.headers(failed, self._shard)
             self._send(topic, failed.timestamp_ms, failed.key, failed.value, headers.to_bytes())
         return True
-
-
-def cause_of(error: ProcessorError) -> Exception:
-    """Return what user code raised; the error itself if that is not known."""
-    return error.__cause__ if isinstance(error.__cause__, Exception) else error
 
 
 def _failed(

@@ -48,14 +48,14 @@ class Passage(ABC, Generic[PassedRecord]):
     """The interceptors that have a hook for one side, in the order in which records pass them."""
 
     _HOOK: ClassVar[str]
-    _COLUMNS_HOOK: ClassVar[str]
 
     def __init__(self, interceptors: Iterable[Interceptor], refuse: Refuse[PassedRecord]) -> None:
         """`refuse` takes what an interceptor, named, refuses or can't read; what it raises ends the passage."""
         self._refuse: Final = refuse
         self._steps: Final[list[_Step]] = []
         for each in interceptors:
-            hooks = (getattr(each, name) if defines(each, name) else None for name in (self._HOOK, self._COLUMNS_HOOK))
+            names = self._HOOK, f"{self._HOOK}_columns"
+            hooks = (getattr(each, name) if defines(each, name) else None for name in names)
             step = _Step(each.name, *hooks)
             if step.record or step.columns:
                 self._steps.append(step)
@@ -201,7 +201,6 @@ class IngestPassage(Passage[IngestedRecord]):
     """The side of what comes in; who comes last in a chain is passed first."""
 
     _HOOK = "on_ingest"
-    _COLUMNS_HOOK = "on_ingest_columns"
 
     def __init__(self, interceptors: Sequence[Interceptor], refuse: Refuse[IngestedRecord]) -> None:
         super().__init__(reversed(interceptors), refuse)
@@ -240,7 +239,6 @@ class EmitPassage(Passage[EmittedRecord]):
     """The side of what goes out; who comes first in a chain is passed first."""
 
     _HOOK = "on_emit"
-    _COLUMNS_HOOK = "on_emit_columns"
 
     def _rows(self, columns: RecordColumns) -> list[EmittedRecord]:
         topics = _require_origin(columns).column("topic")

@@ -175,8 +175,7 @@ class TaskEmission:
 
     def _source(self) -> SourceFields | None:
         """Return the input record of the one that an interceptor has, as it came."""
-        at = self._passage.at
-        if at is None:
+        if (at := self._passage.at) is None:
             return self._as_it_came(self._current())
         columns, row = at
         assert columns.origin is not None

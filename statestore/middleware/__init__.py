@@ -6,8 +6,7 @@ schemas         what it means: schema_registry, polyglot, cloud_events
 lineage         where it has been: tracing, trail, chargeback
 lifetime        until when it counts: expiry, compaction
 
-application, extras
-                what some of them share
+application, extras    what some of them share
 
 Applications are public modules: nothing is imported that nobody asked for. A task runs a chain around a topology,
 `with_middleware` on a DataFrame, ChainClient around a plain client. How they work is in `interception`, which this

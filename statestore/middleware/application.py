@@ -49,10 +49,7 @@ class Application(Interceptor):
         self._context = context
 
     def _now_ms(self) -> int:
-        """Return the wall clock in milliseconds since the epoch, as the context has it; without, that of the machine.
-
-        A context's stands still for a micro-batch, and is the same when that is retried.
-        """
+        """Return the wall clock of the context, which is the same when a batch is retried; without, the machine's."""
         return time.time_ns() // 1_000_000 if self._context is None else self._context.current_system_time_ms
 
 

@@ -10,13 +10,7 @@ from statestore.errors.middleware import ExtraMissingError
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Have an import inside of the `with` say which extra brings what it lacks.
-
-        with extra("compression"):
-            import zstandard
-
-    Raises ExtraMissingError if a module is not there, whichever of the extra's it is.
-    """
+    """Have an import inside of the `with` raise ExtraMissingError, which names the extra that brings what it lacks."""
     try:
         yield
     except ModuleNotFoundError as missing:

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from statestore.errors import DeserializationError, ProcessorError, RecordRefusedError, SerializationError
+from statestore.errors import (
+    DataException,
+    DeserializationError,
+    ProcessorError,
+    RecordRefusedError,
+    SerializationError,
+)
 from statestore.errors.readable import facts_in_words, record_facts, record_place, shape_of, user_line
 from statestore.headers.topic_columns import SourceFields
-from statestore.interception.failed_record import FailureStage, Refusal, stage_of
-from statestore.interception.failures import TaskFailures, cause_of
+from statestore.interception.failed_record import FailureStage, Refusal
+from statestore.interception.failures import TaskFailures
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.nodes import SinkNode, SourceNode
@@ -39,7 +45,7 @@ class FailingRecords:
         """Take care of a record that a processor failed on, or raise the error."""
         source = self._interceptors().ingest.original(*record[:3]) or record
         is_users = error.node not in self._interceptors().names
-        cause = cause_of(error)
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
         if not is_users or not self._goes_on(FailureStage.PROCESSING, error.node, cause, source):
             raise error
 
@@ -68,7 +74,9 @@ class FailingRecords:
     def refused(self, source: SourceFields | None, interceptor: str, error: Refusal) -> None:
         """Take care of a record that an interceptor does not take, or raise why."""
         source = source or self._original()
-        if not self._goes_on(stage_of(error), interceptor, error, source, self._context.timestamp_ms):
+        is_unreadable = isinstance(error, DataException) and error.is_unreadable
+        stage = FailureStage.DESERIALIZATION if is_unreadable else FailureStage.REFUSAL
+        if not self._goes_on(stage, interceptor, error, source, self._context.timestamp_ms):
             if source is not None and isinstance(error, RecordRefusedError):
                 error.name_record(**record_facts(*source))
             raise error

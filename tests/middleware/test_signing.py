@@ -27,9 +27,8 @@ from statestore.middleware.security.auth import TOKEN_HEADER, Authentication
 from statestore.middleware.security.authorization import Authorization
 from statestore.middleware.security.cedar import CedarPolicy
 from statestore.middleware.security.encryption import HeaderEncryption
-from statestore.middleware.security.frames import canonical_bytes
+from statestore.middleware.security.frames import SignatureHead, canonical_bytes, read_frame, signed_bytes
 from statestore.middleware.security.keys import AesKey, Ed25519PrivateKey, Ed25519PublicKey, HmacKey, Keyring
-from statestore.middleware.security.signature_frame import SignatureHead, read_frame, signed_bytes
 from statestore.middleware.security.signing import SIGNATURE_HEADER, Signing
 from statestore.middleware.size.compact_headers import CompactHeaders
 from statestore.middleware.size.compression import Compression

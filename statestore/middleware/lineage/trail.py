@@ -167,8 +167,7 @@ class PaperTrail(Application):
 
     def _entry_bytes(self, topic: str, when_ms: int, is_read: bool) -> bytes:
         """Return what is written of an entry; those of a batch are equal, but for their topics."""
-        found = self._written.get((topic, when_ms, is_read))
-        if found is None:
+        if (found := self._written.get((topic, when_ms, is_read))) is None:
             name = socket.gethostname() if self._by_whom is None else self._by_whom
             place = (None, None, when_ms, self._read_from_cluster, topic)
             entry = Entry(name, *place) if is_read else Entry(name, self._produced_into_cluster, topic, when_ms)
@@ -184,20 +183,14 @@ class PaperTrail(Application):
     def _note_columns(self, records: RecordColumns, note: Callable[[bytes | None, str], bytes]) -> RecordColumns:
         if not len(records):
             return records
-        pairs, rows = _trails_and_topics(records)
-        made = pa.array([note(*pair) for pair in pairs], pa.binary())
+        topics: Any = records.topic
+        trails = records.header(TRAIL_HEADER).dictionary_encode(null_encoding="encode")
+        width = len(topics.dictionary)
+        numbers = np.asarray(trails.indices) * width + np.asarray(topics.indices).astype(np.int64)
+        pairs, rows = np.unique(numbers, return_inverse=True)
+        values, names = row_objects(trails.dictionary), row_objects(topics.dictionary)
+        made = pa.array([note(values[pair // width], names[pair % width]) for pair in pairs.tolist()], pa.binary())
         return records.without_header(TRAIL_HEADER).with_header(TRAIL_HEADER, made.take(pa.array(rows)))
-
-
-def _trails_and_topics(records: RecordColumns) -> tuple[list[tuple[bytes | None, str]], Any]:
-    """Return the different pairs of trail and topic that records have, and of each record the number of its pair."""
-    topics: Any = records.topic
-    trails = records.header(TRAIL_HEADER).dictionary_encode(null_encoding="encode")
-    topic_numbers = np.asarray(topics.indices).astype(np.int64)
-    width = len(topics.dictionary)
-    pairs, rows = np.unique(np.asarray(trails.indices) * width + topic_numbers, return_inverse=True)
-    values, names = row_objects(trails.dictionary), row_objects(topics.dictionary)
-    return [(values[pair // width], names[pair % width]) for pair in pairs.tolist()], rows
 
 
 def _encode_entry(entry: Entry) -> bytes:
@@ -229,36 +222,33 @@ class _Walk:
         self.starts: list[int] = []
         """Where each entry begins."""
         try:
-            self._walk(data)
+            if data[0] != _VERSION:
+                raise FormatError("trail", f"its version is not {_VERSION}")
+            self.dropped, position = decode_uvarint(data, 1, "dropped entries of a trail")
+            count, position = decode_uvarint(data, position, "entries of a trail")
+            if not 1 <= count <= MAX_ENTRIES or self.dropped > _MAX_DROPPED:
+                raise FormatError("trail", f"it has {count} entries, and {self.dropped} that are gone")
+            if data[:position] != _head(self.dropped, count):
+                raise FormatError("trail", _LONG)
+            for _ in range(count):
+                self.starts.append(position)
+                by_whom, position = _decode_text(data, position)
+                into_cluster, position = _decode_text(data, position)
+                into_topic, position = _decode_text(data, position)
+                when_ms, position = _decode_time(data, position)
+                from_cluster, position = _decode_text(data, position)
+                from_topic, position = _decode_text(data, position)
+                if by_whom is None:
+                    raise FormatError("trail", "an entry says nobody")
+                self.entries.append((by_whom, into_cluster, into_topic, when_ms, from_cluster, from_topic))
+            if position != len(data):
+                raise FormatError("trail", f"{len(data) - position} bytes stand behind its entries")
         except FormatError as cause:
             raise TrailRefusedError(header=TRAIL_HEADER, reason=cause.problem) from cause
         except UnicodeDecodeError:
             raise TrailRefusedError(header=TRAIL_HEADER, reason="a text is not UTF-8") from None
         except IndexError:
             raise TrailRefusedError(header=TRAIL_HEADER, reason="it is cut") from None
-
-    def _walk(self, data: bytes) -> None:
-        if data[0] != _VERSION:
-            raise FormatError("trail", f"its version is not {_VERSION}")
-        self.dropped, position = decode_uvarint(data, 1, "dropped entries of a trail")
-        count, position = decode_uvarint(data, position, "entries of a trail")
-        if not 1 <= count <= MAX_ENTRIES or self.dropped > _MAX_DROPPED:
-            raise FormatError("trail", f"it has {count} entries, and {self.dropped} that are gone")
-        if data[:position] != _head(self.dropped, count):
-            raise FormatError("trail", _LONG)
-        for _ in range(count):
-            self.starts.append(position)
-            by_whom, position = _decode_text(data, position)
-            into_cluster, position = _decode_text(data, position)
-            into_topic, position = _decode_text(data, position)
-            when_ms, position = _decode_time(data, position)
-            from_cluster, position = _decode_text(data, position)
-            from_topic, position = _decode_text(data, position)
-            if by_whom is None:
-                raise FormatError("trail", "an entry says nobody")
-            self.entries.append((by_whom, into_cluster, into_topic, when_ms, from_cluster, from_topic))
-        if position != len(data):
-            raise FormatError("trail", f"{len(data) - position} bytes stand behind its entries")
 
 
 def _decode_text(data: bytes, position: int) -> tuple[str | None, int]:

@@ -56,10 +56,7 @@ class AvroValues:
 
 
 def read_value(writer: AvroSchema, reader: AvroSchema | None, data: bytes) -> Any:
-    """Return the value of bytes that a schema has written, as another one has it; None for as it is.
-
-    Raises IncompatibleSchemaError if they do not follow the first, or the two do not go together.
-    """
+    """Return the value of bytes, as another schema has it or as it is. Raises IncompatibleSchemaError."""
     try:
         return read_datum(writer, reader, data)
     except DataException as cause:

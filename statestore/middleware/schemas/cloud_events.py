@@ -81,8 +81,7 @@ def event_of(record: Any) -> CloudEvent:
     is_structured = _is_structured(record.headers)
     event = _structured_event(record.value) if is_structured else _binary_event(record.headers, record.value)
     attributes = event.get_attributes()
-    partition_key = _text_of(record.key)
-    if partition_key is not None:
+    if (partition_key := _text_of(record.key)) is not None:
         attributes.setdefault("partitionkey", partition_key)
     return event
 
@@ -196,9 +195,12 @@ class CloudEvents(Application):
         """Let an event in, in binary mode. Raises CloudEventRefusedError if it is malformed, or none and required."""
         if not self._is_ours(record.topic):
             return (record,)
-        is_structured = _is_structured(record.headers, is_required=self._required)
-        if is_structured:
-            return (_in_binary_mode(record),)
+        if is_structured := _is_structured(record.headers, is_required=self._required):
+            event = _structured_event(record.value)
+            others = [
+                each for each in record.headers if each.key != CONTENT_TYPE and not each.key.startswith(CE_PREFIX)
+            ]
+            return (record.copy(value=_data_bytes(event), headers=[*others, *_pairs(event.get_attributes())]),)
         if is_structured is not None:
             _binary_event(record.headers, None)
         return (record,)
@@ -234,10 +236,7 @@ def _library() -> Any:
 
 
 def _is_structured(headers: Headers, *, is_required: bool = True) -> bool | None:
-    """Return whether an event is in structured mode, None for what is no event.
-
-    Raises CloudEventRefusedError for a mode that is not read, and for what is no event if it has to be one.
-    """
+    """Return whether an event is in structured mode; None for what need not be one. Raises CloudEventRefusedError."""
     value = (value_of(headers, CONTENT_TYPE) or b"").lower()
     if not value.startswith(_STRUCTURED_KIND.encode()):
         if any(header.key.startswith(CE_PREFIX) for header in headers):
@@ -279,12 +278,6 @@ def _structured_event(value: Any) -> CloudEvent:
     except Exception as cause:
         raise CloudEventRefusedError(f"its JSON is malformed: {type(cause).__name__}") from cause
     return event
-
-
-def _in_binary_mode(record: IngestedRecord) -> IngestedRecord:
-    event = _structured_event(record.value)
-    others = [each for each in record.headers if each.key != CONTENT_TYPE and not each.key.startswith(CE_PREFIX)]
-    return record.copy(value=_data_bytes(event), headers=[*others, *_pairs(event.get_attributes())])
 
 
 def _checked(attributes: dict[str, Any], data: Any = None) -> CloudEvent:
@@ -331,8 +324,7 @@ def _attribute_text(name: str, value: object) -> str:
 def _attribute(name: str, value: bytes | None) -> str:
     if value is None or len(value) > _LONGEST_ATTRIBUTE:
         raise CloudEventRefusedError(f"header {name[:80]!r} must be text of at most {_LONGEST_ATTRIBUTE} bytes")
-    text = _text_of(value)
-    if text is None:
+    if (text := _text_of(value)) is None:
         raise CloudEventRefusedError(f"header {name[:80]!r} is not UTF-8")
     return text
 

@@ -50,8 +50,7 @@ def _parsed(value: bytes) -> ContentType:
     parameters: dict[str, str] = {}
     at = found.end()
     while at < len(text):
-        parameter = _PARAMETER.match(text, at)
-        if parameter is None:
+        if (parameter := _PARAMETER.match(text, at)) is None:
             raise DeserializationError(f"malformed content type of {len(text)} characters")
         name, token, quoted = parameter.groups()
         if name is not None:

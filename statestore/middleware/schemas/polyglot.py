@@ -177,8 +177,7 @@ class _Polyglot:
         if len(data) > self.largest_bytes:
             raise DeserializationError(f"a value of {len(data)} bytes is larger than {self.largest_bytes}")
         content_type = self.written if headers is None else self._type_of(headers)
-        chosen = self.formats.get(content_type.type)
-        if chosen is None:
+        if (chosen := self.formats.get(content_type.type)) is None:
             raise UnknownContentTypeError(content_type.type, known=", ".join(sorted(self.formats)))
         try:
             if codec := _codec_of(content_type, chosen):
@@ -199,8 +198,7 @@ def _codec_of(content_type: ContentType, chosen: Format) -> str | None:
     charset = content_type.parameters.get("charset")
     if charset is None or not chosen.is_text or charset.lower() == "utf-8":
         return None
-    codec = _CODECS.get(charset.lower())
-    if codec is None:
+    if (codec := _CODECS.get(charset.lower())) is None:
         raise DeserializationError(f"its charset is none of {', '.join(_CODECS)}")
     return codec
 

@@ -350,8 +350,7 @@ def read_claims(data: bytes | None) -> Mapping[str, Any]:
 
 
 def _time_ms(claims: Mapping[str, Any], name: str) -> int | None:
-    seconds = claims.get(name)
-    if seconds is None:
+    if (seconds := claims.get(name)) is None:
         return None
     if type(seconds) not in (int, float) or not math.isfinite(seconds) or not 0 <= seconds <= _TIME_MAX:
         raise TokenRefusedError(reason=f"its claim {name!r} is no time")

@@ -74,8 +74,7 @@ class CedarPolicy:
 
     def __call__(self, request: AccessRequest) -> AccessDecision:
         """Return Cedar's decision, with the policies that decided."""
-        principal = request.principal
-        if principal is None:
+        if (principal := request.principal) is None:
             return AccessDecision(False, "nobody's record: its token says nobody, or there is none")
         given = self._given
         headers = {name: _text(request.headers, name) for name in given["headers"] if name in request.headers}

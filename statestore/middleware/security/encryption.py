@@ -116,10 +116,9 @@ class Encryption(KeyedInterceptor):
         """Decrypt a record's value. Raises CiphertextRefusedError and UnknownKeyIdError."""
         if not self._ingests:
             return (record,)
-        mark = record.headers.last_header(ENCRYPTION_HEADER)
-        if mark is not None:
-            record.headers.remove(ENCRYPTION_HEADER)
-        value = self._decrypted(record.topic, record.key, record.value, mark is not None)
+        is_marked = ENCRYPTION_HEADER in record.headers
+        record.headers.remove(ENCRYPTION_HEADER)
+        value = self._decrypted(record.topic, record.key, record.value, is_marked)
         return (record if value is record.value else record.copy(value=value),)
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
@@ -233,8 +232,7 @@ def open_header(headers: Headers, name: str, keys: KeyProvider) -> bytes | None:
 
     Raises CiphertextRefusedError if it is not encrypted or was changed, UnknownKeyIdError for a key that is not there.
     """
-    value = value_of(headers, name)
-    if value is None:
+    if (value := value_of(headers, name)) is None:
         return None
     return unseal(KeySource(keys, HeaderEncryption.kind), value, _fields_of_header(name), f"header {name!r}")
 
@@ -343,7 +341,7 @@ def seal(keys: KeySource, data: bytes, fields: Iterable[bytes | None], *, topic_
     key_id, key = keys.active(AesKey)
     head = _MAGIC + (b"\x01" if topic_is_bound else b"\x00") + sized_text(key_id)
     nonce = os.urandom(_NONCE_BYTES)
-    return head + nonce + key.encrypt(nonce, data, _bound(head, fields))
+    return head + nonce + key.encrypt(nonce, data, canonical_bytes((_DOMAIN, head, *fields)))
 
 
 def unseal(keys: KeySource, frame: bytes, fields: Iterable[bytes | None], what: str) -> bytes:
@@ -351,11 +349,16 @@ def unseal(keys: KeySource, frame: bytes, fields: Iterable[bytes | None], what: 
     if not is_sealed(frame):
         raise CiphertextRefusedError(what=what, reason="it is not encrypted, or not by statestore")
     try:
-        key_id, end = _read_head(frame)
+        if len(frame) > _FLAGS_AT and frame[_FLAGS_AT] & ~_TOPIC_IS_BOUND:
+            raise FormatError("ciphertext", f"flags {frame[_FLAGS_AT]} are not known")
+        key_id, end = read_key_id(frame, _FLAGS_AT + 1)
+        behind = end + _NONCE_BYTES
+        if len(frame) < behind + _TAG_BYTES:
+            raise TruncatedError("ciphertext", wanted=behind + _TAG_BYTES, got=len(frame))
     except FormatError as error:
         raise CiphertextRefusedError(what=what, reason=f"malformed: {error}") from None
-    behind = end + _NONCE_BYTES
-    data = keys.key(key_id, AesKey).decrypt(frame[end:behind], frame[behind:], _bound(frame[:end], fields))
+    bound = canonical_bytes((_DOMAIN, frame[:end], *fields))
+    data = keys.key(key_id, AesKey).decrypt(frame[end:behind], frame[behind:], bound)
     if data is None:
         raise CiphertextRefusedError(what=what, reason=f"it was changed, moved, or not encrypted by key {key_id!r}")
     return data
@@ -369,18 +372,3 @@ def is_sealed(data: bytes) -> bool:
 def topic_is_bound(frame: bytes) -> bool:
     """Return whether a frame says that it is bound to its topic."""
     return is_sealed(frame) and len(frame) > _FLAGS_AT and bool(frame[_FLAGS_AT] & _TOPIC_IS_BOUND)
-
-
-def _read_head(frame: bytes) -> tuple[str, int]:
-    """Return the key's id, and where the nonce begins."""
-    if len(frame) > _FLAGS_AT and frame[_FLAGS_AT] & ~_TOPIC_IS_BOUND:
-        raise FormatError("ciphertext", f"flags {frame[_FLAGS_AT]} are not known")
-    key_id, end = read_key_id(frame, _FLAGS_AT + 1)
-    least = end + _NONCE_BYTES + _TAG_BYTES
-    if len(frame) < least:
-        raise TruncatedError("ciphertext", wanted=least, got=len(frame))
-    return key_id, end
-
-
-def _bound(head: bytes, fields: Iterable[bytes | None]) -> bytes:
-    return canonical_bytes((_DOMAIN, head, *fields))

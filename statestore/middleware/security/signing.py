@@ -1,6 +1,6 @@
 """Signatures of records: who writes to a topic signs, and who reads it refuses what was changed or forged.
 
-`Signing` does both, HMAC-SHA256 or Ed25519, by the kind of its keys. `signature_frame` has what is signed, to the byte.
+`Signing` does both, HMAC-SHA256 or Ed25519, by the kind of its keys. `frames` has what is signed, to the byte.
 The signatures that a shard has seen, so that their records get in once, are in a store:
 
     NAME-seen    map entry below the record's key: the first 16 bytes of SHA-256 of the signature -> nothing
@@ -31,8 +31,8 @@ from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.application import options, value_of
 from statestore.middleware.lineage.changing_headers import CHANGING_HEADERS
+from statestore.middleware.security.frames import NAMES_MAX, Pairs, SignatureHead, read_frame, signed_bytes
 from statestore.middleware.security.keys import KeyedInterceptor, KeyProvider, SignatureKey
-from statestore.middleware.security.signature_frame import NAMES_MAX, Pairs, SignatureHead, read_frame, signed_bytes
 from statestore.stores.builder import PartStore
 from statestore.stores.stores import Stores
 
@@ -132,7 +132,9 @@ class Signing(KeyedInterceptor):
         """Return the store of signatures that were seen, if replays are refused."""
         if not self._refuse_replays or self._window_ms is None:
             return ()
-        return (_seen_store(self.name, self._clock, self._window_ms, self._ahead_ms),)
+        supplier = Stores.persistent_key_value_store(f"{self.name}-seen")
+        builder = Stores.key_value_store_builder(supplier, Serdes.bytes(), Serdes.bytes())
+        return (PartStore(builder.with_ttl(self._window_ms + self._ahead_ms + 1, _CLOCKS[self._clock]), MAP_KEYS),)
 
     def why_not_after(self, other: Interceptor) -> str | None:
         """Return why another one must not come before it: it goes by a header that is not signed."""
@@ -306,18 +308,11 @@ def _rows(records: RecordColumns) -> Iterator[tuple[Any, Any, Any, Pairs]]:
         yield topic, key, value, parse_headers(header_bytes)
 
 
-def _seen_store(name: str, clock: str, window_ms: int, ahead_ms: int) -> PartStore:
-    """Return the store of the signatures that an interceptor has seen; `clock` is "system" or "record"."""
-    supplier = Stores.persistent_key_value_store(_store_name(name))
-    builder = Stores.key_value_store_builder(supplier, Serdes.bytes(), Serdes.bytes())
-    return PartStore(builder.with_ttl(window_ms + ahead_ms + 1, _CLOCKS[clock]), MAP_KEYS)
-
-
 class _SeenSignatures:
     """The signatures that a shard has seen, in one micro-batch of it."""
 
     def __init__(self, name: str, context: InterceptorContext) -> None:
-        self._store: Final[Any] = context.state_store(_store_name(name))
+        self._store: Final[Any] = context.state_store(f"{name}-seen")
         self._context: Final = context
         self._held: Final[dict[bytes, int]] = {}
         """Entries that are not in the store yet, each with the later of its record's time and the shard's."""
@@ -327,16 +322,11 @@ class _SeenSignatures:
         return max(timestamp_ms, self._context.stream_time_ms_of(key))
 
     def add(self, signed: Sequence[tuple[bytes | None, bytes, int]]) -> None:
-        """Take keys and signatures, with the timestamps of their records, as seen.
-
-        Raises SignatureRefusedError, and takes none, if one of them was seen before.
-        """
-        found = {
-            map_entry_key(key or b"", hashlib.sha256(frame).digest()[:_DIGEST_BYTES]): max(
-                0, self.latest_ms(key, time_ms)
-            )
-            for key, frame, time_ms in signed
-        }
+        """Take keys, signatures and times of records as seen. Raises SignatureRefusedError, and takes none then."""
+        found = {}
+        for key, frame, time_ms in signed:
+            place = map_entry_key(key or b"", hashlib.sha256(frame).digest()[:_DIGEST_BYTES])
+            found[place] = max(0, self.latest_ms(key, time_ms))
         is_new = len(found) == len(signed) and self._held.keys().isdisjoint(found)
         if not is_new or any(self._store.get(place) is not None for place in found):
             raise SignatureRefusedError(reason="it was seen before: the record is sent again")
@@ -356,7 +346,3 @@ class _SeenSignatures:
         origin = pa.record_batch([column.cast(type_) for column, type_ in columns], schema=ORIGIN)
         self._store.put_many(RecordColumns.adopt(places, nothing, times_ms, nothing, origin))
         self._held.clear()
-
-
-def _store_name(name: str) -> str:
-    return f"{name}-seen"

@@ -52,8 +52,7 @@ class _Claim(NamedTuple):
     @classmethod
     def of(cls, header: bytes) -> _Claim:
         """Raise ClaimError if the claim is malformed, or of a path that is not that of its hash."""
-        found = _CLAIM.fullmatch(header)
-        if found is None:
+        if (found := _CLAIM.fullmatch(header)) is None:
             raise ClaimError(f"its header {CLAIM_CHECK_HEADER} is no claim of version 1")
         claim = cls(int(found[1]), found[2].decode())
         if claim.path != found[3].decode():
@@ -114,8 +113,7 @@ class ClaimCheck(Application):
         Raises ClaimError if there is no claim, it is malformed, or its object is too large or not what was checked in,
         ClaimMissingError if there is none, and LocationError.
         """
-        claim = _claim_in(headers)
-        if claim is None:
+        if (claim := _claim_in(headers)) is None:
             raise ClaimError(f"it has no header {CLAIM_CHECK_HEADER}")
         return self._fetched(claim)
 
@@ -143,8 +141,7 @@ class ClaimCheck(Application):
 
         Raises ClaimError for a value that is too large, what `fetch` raises for a claim, and LocationNotWritableError.
         """
-        value = record.value
-        if value is None:
+        if (value := record.value) is None:
             return (record,)
         if value:
             record.headers.remove(CLAIM_CHECK_HEADER)  # of a value that was here before

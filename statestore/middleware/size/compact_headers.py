@@ -126,10 +126,7 @@ class CompactHeaders(Application):
         return _with_headers(records, self._expanded) if found is None else records.with_columns(headers=found)
 
     def _decoded(self, headers: pa.ListArray) -> pa.BinaryArray | None:
-        """Return the headers that are in the one header of each row, or in none.
-
-        None if some have several, can't be read, or hold headers without an id: those are looked at one by one.
-        """
+        """Return the headers that are in the one header of each row; None if that has to be looked at one by one."""
         rows, values = rows_of_headers(headers), headers.flatten().field("value")
         if values.null_count or len(np.unique(rows)) < len(rows):
             return None
@@ -150,8 +147,7 @@ class CompactHeaders(Application):
         if self.header.encode() not in header_bytes:
             return header_bytes
         headers = Headers.from_bytes(header_bytes)
-        compact = headers.last_header(self.header)
-        if compact is None:
+        if (compact := headers.last_header(self.header)) is None:
             return header_bytes
         try:
             return Headers([*self.decode(compact.value or b""), *headers.remove(self.header)]).to_bytes()

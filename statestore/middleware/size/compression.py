@@ -94,8 +94,7 @@ class ContentTypes:
 
     def __call__(self, topic: str, headers: Headers, value: bytes) -> bool:
         """Return whether the value is of one of the types."""
-        named = value_of(headers, self._header)
-        if named is None:
+        if (named := value_of(headers, self._header)) is None:
             return self._otherwise
         content_type = named.partition(b";")[0].strip().lower()
         return content_type in self._types or content_type.startswith(self._kinds or (b"\n",))
@@ -182,8 +181,7 @@ class Compression(Application):
         """Compress the value of a record if that makes it smaller."""
         if record.value is None or value_of(record.headers, COMPRESSION_HEADER) is not None:
             return (record,)
-        compressed = self._compressed(record.topic, record.headers, record.value)
-        if compressed is None:
+        if (compressed := self._compressed(record.topic, record.headers, record.value)) is None:
             return (record,)
         made = record.copy(value=compressed)
         made.headers.add(COMPRESSION_HEADER, self._mark)
@@ -248,8 +246,7 @@ class Compression(Application):
         return made if len(made) + self._mark_bytes < len(value) else None
 
     def _decompressed(self, mark: bytes, data: bytes) -> bytes:
-        found = _MARK.fullmatch(mark)
-        if found is None:
+        if (found := _MARK.fullmatch(mark)) is None:
             raise CompressedValueError(f"can't be read: only {_GZIP} and {_ZSTD} are known", codec="an unknown codec")
         codec, number = found[1].decode(), found[2]
         if codec == _GZIP:

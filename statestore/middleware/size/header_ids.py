@@ -74,7 +74,12 @@ class HeaderRegistry(HeaderIds):
         """The id of each header."""
         _check_ranges(self.ranges)
         self._starts = [span.first for span in self.ranges]
-        self._check_ids()
+        names: dict[int, str] = {}
+        for name, header_id in self.ids.items():
+            if (other := names.setdefault(header_id, name)) != name:
+                raise HeaderRangeError(f"headers {other!r} and {name!r} have the same id {header_id}")
+            if header_id not in PRIVATE_IDS and self.owner_of(header_id) is None:
+                raise HeaderRangeError(f"header {name!r} has the id {header_id}, which no owner's range holds")
         super().__init__(self.ids)
 
     def with_range(self, owner: str, first: int, last: int) -> HeaderRegistry:
@@ -171,15 +176,6 @@ class HeaderRegistry(HeaderIds):
             if self.ids.get(name, header_id) != header_id:
                 raise HeaderRangeError(f"header {name!r} has the id {self.ids[name]}, and can't have {header_id}")
         return {**self.ids, **ids}
-
-    def _check_ids(self) -> None:
-        names: dict[int, str] = {}
-        for name, header_id in self.ids.items():
-            other = names.setdefault(header_id, name)
-            if other != name:
-                raise HeaderRangeError(f"headers {other!r} and {name!r} have the same id {header_id}")
-            if header_id not in PRIVATE_IDS and self.owner_of(header_id) is None:
-                raise HeaderRangeError(f"header {name!r} has the id {header_id}, which no owner's range holds")
 
 
 def _name(what: str, name: object) -> str:

@@ -58,10 +58,7 @@ class ProcessTracer:
         self.tracer: Final[otel.Tracer] = provider.get_tracer("statestore", schema_url=_SCHEMA_URL)
 
     def flush(self) -> None:
-        """Hand over what was recorded, for the process may end; not for a while after a flush that took too long.
-
-        What is left out is not lost: the provider hands it over when it would have done so, if the process goes on.
-        """
+        """Hand over what was recorded, for the process may end; not for a while after a flush that took too long."""
         flush = getattr(self.provider, "force_flush", None)
         start_s = monotonic()
         if flush is None or start_s < self._held_off_until_s:
@@ -79,10 +76,7 @@ _CONFIGURED: Final = ""
 
 
 def process_tracer(identity: str, factory: ProviderFactory | None) -> ProcessTracer | None:
-    """Return the tracer of this process; None if nothing is recorded here, for nobody has configured OpenTelemetry.
-
-    A factory is called once a process and `identity`. Raises TypeError if it makes something else.
-    """
+    """Return the tracer of this process and `identity`; None if nobody has configured OpenTelemetry here."""
     if factory is None:
         provider = otel.get_tracer_provider()
         if isinstance(provider, otel.ProxyTracerProvider | otel.NoOpTracerProvider):
@@ -288,10 +282,7 @@ class BatchTraces:
         return context, span
 
     def _passes(self, headers: Headers, seen: trace_headers.SeenTrace) -> bool:
-        """Return whether nobody records the trace that the headers name: then they go on as they are, if not too long.
-
-        What the sender has not sampled is not sampled here either, as by OpenTelemetry's default samplers.
-        """
+        """Return whether the sender has not sampled the trace, by which OpenTelemetry's default samplers go, too."""
         if not self._propagation.is_w3c or not trace_headers.is_unsampled(seen.traceparent):
             return False
         if seen.longest_bytes > trace_headers.MAX_VALUE_BYTES:

@@ -93,8 +93,7 @@ class Tracing(Application):
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Make the span of a record that was read, unless nobody records its trace."""
-        traces = self._traces()
-        if traces is not None:
+        if (traces := self._traces()) is not None:
             traces.ingest(record)
         return (record,)
 
@@ -105,8 +104,7 @@ class Tracing(Application):
 
     def on_consume(self, record: Any) -> Iterable[Any]:
         """End the span of the record before, and begin that in which this one is processed."""
-        traces = self._traces()
-        if traces is not None:
+        if (traces := self._traces()) is not None:
             traces.consume(record)
         return (record,)
 
@@ -121,8 +119,7 @@ class Tracing(Application):
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Make the span of a record that is written, with its links, unless nobody records its trace."""
-        traces = self._traces()
-        if traces is not None:
+        if (traces := self._traces()) is not None:
             traces.emit(record)
         return (record,)
 
@@ -154,8 +151,7 @@ class Tracing(Application):
         """Return the traces of this batch; None if nothing is recorded in this process."""
         if not self._is_ready:
             self._is_ready = True
-            tracer = process_tracer(self._identity, self._tracer_provider)
-            if tracer is not None:
+            if (tracer := process_tracer(self._identity, self._tracer_provider)) is not None:
                 shown = self._consumer_group, self._shows_keys
                 propagation = Propagation(self._propagator)
                 self._batch = BatchTraces(tracer, propagation, self._context, *shown, self._is_current)

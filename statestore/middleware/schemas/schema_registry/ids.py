@@ -110,14 +110,10 @@ class IdWriter:
 
 
 def read_id(headers: Headers | None, data: bytes, *, for_key: bool) -> tuple[SchemaId, bytes]:
-    """Return the id of the schema of a key or value, wherever it stands, and the bytes in Avro.
-
-    Raises SchemaIdError if there is none, or a malformed one.
-    """
+    """Return the id of a key's or value's schema, wherever it stands, and the bytes in Avro. Raises SchemaIdError."""
     if headers is not None:
         name = _header(for_key)
-        found = headers.last_header(name)
-        if found is not None:
+        if (found := headers.last_header(name)) is not None:
             schema_id, behind = _read_frame(found.value or b"", f"header {name!r}")
             if behind:
                 raise SchemaIdError(f"malformed schema id in header {name!r}: {len(found.value or b'')} bytes")

@@ -255,11 +255,9 @@ class _Log:
     def _read_to_end(self) -> None:
         _, end_offset = self._consumer.get_watermark_offsets(self._partition, _TIMEOUT_S)
         while self._next_offset < end_offset:
-            message = self._consumer.poll(_TIMEOUT_S)
-            if message is None:
+            if (message := self._consumer.poll(_TIMEOUT_S)) is None:
                 raise TimeoutError(f"no broker has answered in {_TIMEOUT_S:.0f} s")
-            error = message.error()
-            if error is None:
+            if (error := message.error()) is None:
                 self._take(message.key(), message.value())
                 self._next_offset = (message.offset() or 0) + 1
             elif error.code() == self._kafka.KafkaError._PARTITION_EOF:

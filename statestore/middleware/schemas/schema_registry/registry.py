@@ -114,8 +114,7 @@ class SchemaRegistry(ABC):
             connection.close()
 
     def _read(self, schema_id: SchemaId) -> AvroSchema:
-        registered = self._asked(self.fetch, schema_id)
-        if registered is None:
+        if (registered := self._asked(self.fetch, schema_id)) is None:
             raise SchemaNotFoundError(str(schema_id))
         try:
             return avro_schema(*registered)

@@ -86,11 +86,9 @@ def subject_of(subject: Subject, topic: str | None, name: str | None, *, for_key
 
 
 def read_as(reader: AvroSchema | None, writer: AvroSchema, datum: bytes) -> Any:
-    """Return the value of bytes as a schema has it, None for as their own schema has it.
+    """Return the value of bytes, as another schema has it or as it is. Raises IncompatibleSchemaError.
 
     Bytes under the schema "bytes" stand as they are, without their length. Source: Confluent's serializers.
-
-    Raises IncompatibleSchemaError if they do not follow their schema, or the two do not go together.
     """
     if writer.is_bytes:
         if reader is not None and not reader.is_bytes:

@@ -108,8 +108,7 @@ class OpenMessages:
                 f"{slice_.size_bytes} bytes, of which others say that it has {message.count} slices and "
                 f"{message.size_bytes} bytes, or another checksum"
             )
-        known = self._chunks.get(place + _INDEX.pack(slice_.index))
-        if known is not None:
+        if (known := self._chunks.get(place + _INDEX.pack(slice_.index))) is not None:
             if _position_and_value(known)[1] == value:
                 return None
             raise SliceError(f"it is slice {slice_.index} of message {slice_.message_id.hex()}, which is another one")
@@ -129,11 +128,10 @@ class OpenMessages:
 
     def _keep(self, place: bytes, message: _Message, record: IngestedRecord, index: int, now_ms: int) -> None:
         assert record.value is not None
-        header_bytes = record.headers.to_bytes()
         position = _POSITION.pack(record.key is not None, record.partition, record.offset)
         held = ValueTimestampHeaders(position + record.value, record.timestamp_ms, record.headers)
         self._chunks.put(place + _INDEX.pack(index), held)
-        stored_bytes = len(place) + len(held.value) + len(header_bytes)
+        stored_bytes = len(place) + len(held.value) + len(record.headers.to_bytes())
         message.received += 1
         message.received_bytes += len(record.value)
         message.stored_bytes += stored_bytes

@@ -64,8 +64,7 @@ class Slice:
 
         Raises SliceError if it is malformed.
         """
-        value = value_of(headers, CHUNK_HEADER)
-        if value is None:
+        if (value := value_of(headers, CHUNK_HEADER)) is None:
             return None
         if len(value) != _LAYOUT.size or value[0] != _VERSION:
             raise SliceError(f"its header {CHUNK_HEADER} is none of version {_VERSION}, of {_LAYOUT.size} bytes")
