@@ -28,7 +28,7 @@ class Application(Interceptor):
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of the properties `statestore.KIND.*`, its kind's: its arguments, with dots for underscores.
+        """Make one of the properties of its kind, as `statestore.signing.*`: the arguments, with dots for underscores.
 
         What is an object or a function is given as module:function, which returns the object, or is it. Raises
         ConfigException for a property that is missing, or has a value that it can't have.
