@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from statestore.errors import RecordRefusedError
 from statestore.headers.record_headers import Headers
@@ -18,9 +18,6 @@ from statestore.headers.topic_columns import Send, SourceFields
 from statestore.interception.failed_record import DeadLetters, FailedRecord, FailureStage, Refusal
 from statestore.interception.ingest_function import tolerance_of
 from statestore.interception.interceptor import Interceptor
-
-if TYPE_CHECKING:
-    pass
 
 
 class OnFailure(Enum):
