@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from statestore import Headers, Serdes, Stores
 from statestore.format.records.header_columns import decode_header_column
-from statestore.recovery.commit.initial_state import initial_pointer
+from statestore.recovery.commit.pointer import initial_pointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.metadata.state_metadata import metadata_of_stores

@@ -37,18 +37,15 @@ from statestore.recovery.commit.figures import (
     StoreFigures,
     UpgradeFigures,
 )
-from statestore.recovery.commit.initial_state import initial_pointer
-from statestore.recovery.commit.pointer import CommitPointer, DurableFile
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile, initial_pointer
 from statestore.recovery.fences.run_fences import RunFences
-from statestore.recovery.local.file_lock import try_lock
 from statestore.recovery.local.local_copy import LocalCopy, open_local_copy
-from statestore.recovery.local.local_directory import LocalDirectory, make_shard_directory
+from statestore.recovery.local.local_directory import LocalDirectory, make_shard_directory, try_lock
 from statestore.recovery.local.memory_copy import open_memory_image, take_memory_image
-from statestore.recovery.location.digests import file_digest
+from statestore.recovery.location.durable_json import file_digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import new_delta_name
-from statestore.recovery.restore.from_deltas import CommittedStore
-from statestore.recovery.restore.written_delta import WrittenDelta
+from statestore.recovery.restore.from_deltas import CommittedStore, WrittenDelta
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.recovery.snapshots.step import SnapshotStep, snapshot_is_due
 

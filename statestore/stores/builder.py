@@ -277,7 +277,7 @@ class PartStore:
 
     builder: StoreBuilder[Any]
     entry_keys: str | None = None
-    """What the library makes its keys of, one word of `recovery.making.record_keys`: tools find the record's key by it.
+    """What the library makes its keys of, one word of `recovery.making.placement`: tools find the record's key by it.
 
     None is not known: then who rescales the state must say it, with `key_of`.
     """

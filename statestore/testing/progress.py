@@ -14,8 +14,11 @@ from pathlib import Path
 
 from statestore.errors import RecoveryError
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.commit.batch_end import RecordedPunctuations, punctuations_from_json
-from statestore.recovery.commit.processor_metadata import processor_metadata_from_json
+from statestore.recovery.commit.batch_end import (
+    RecordedPunctuations,
+    processor_metadata_from_json,
+    punctuations_from_json,
+)
 
 _FILE = "statestore.driver.json"
 _FORMAT = 2

@@ -12,7 +12,7 @@ from tests.support.sources import library_sources
 MAY_COMPARE = {
     "statestore/stores/builder.py": "what layers a typed store may have",
     "statestore/stores/supplier.py": "Kafka's segment intervals",
-    "statestore/recovery/making/record_keys.py": "how the library makes the stores of expiry times",
+    "statestore/recovery/making/placement.py": "how the library makes the stores of expiry times",
 }
 """Where it is asked what a store is, not what its keys look like."""
 

@@ -31,7 +31,7 @@ from statestore.dsl.windows import JoinWindows, TimeWindows
 from statestore.errors import StateStoreError, TopologyError
 from statestore.format.values.buffered_record import BufferedRecord, decode_buffered_record, encode_buffered_record
 from statestore.format.values.waiting_values import WaitingValue, decode_waiting_values, encode_waiting_values
-from statestore.recovery.making.record_keys import record_keys
+from statestore.recovery.making.placement import record_keys
 from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.java.program import PROGRAMS, run_java_program

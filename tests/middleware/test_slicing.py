@@ -22,7 +22,7 @@ from statestore.middleware import Chain, EmittedRecord, FailureHandling, Interce
 from statestore.middleware.size.slicing import CHUNK_HEADER, Slicing
 from statestore.middleware.size.slicing.slice import Slice
 from statestore.processor.rehearsal import uses_wall_clock
-from statestore.recovery.making.record_keys import _KEY_OF as KEY_OF
+from statestore.recovery.making.placement import _KEY_OF as KEY_OF
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.passed_records import Clocks, arrived, contents, in_columns, produced, started
 

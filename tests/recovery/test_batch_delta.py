@@ -20,7 +20,7 @@ from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.batch_delta import BatchDelta
 from statestore.recovery.commit.changelog import ChangelogRecord, batch_changelog
 from statestore.recovery.commit.delta import METADATA_KEY, SCHEMA, Delta, DeltaInfo, changelog_records, encode_delta
-from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_json import digest
 from tests.support.arrow_memory import counted_memory
 from tests.support.recovery.shards import TOTALS, stored
 from tests.support.recovery.spilling import small_space

@@ -12,9 +12,14 @@ import pytest
 from statestore.errors import LocationBusyError
 from statestore.errors.state import DurableFileCorruptedError, LocationNotWritableError, StateUnfinishedError
 from statestore.recovery.commit.delta import DeltaInfo
-from statestore.recovery.commit.initial_state import initial_name, initial_pointer, write_initial_pointer
 from statestore.recovery.commit.manifest import read_manifest
-from statestore.recovery.commit.pointer import CommitPointer, DurableFile
+from statestore.recovery.commit.pointer import (
+    CommitPointer,
+    DurableFile,
+    initial_name,
+    initial_pointer,
+    write_initial_pointer,
+)
 from statestore.recovery.fences.fence import read_fences
 from statestore.recovery.location.durable_files import DurableFiles, RenamedFiles
 from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES, MAX_NOTE_BYTES, write_document

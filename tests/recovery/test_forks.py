@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from statestore.recovery.local.file_lock import FileLock
+from statestore.recovery.local.local_directory import FileLock
 from tests.support.recovery.shards import Shard, stored
 
 FORKS = 17
@@ -59,7 +59,7 @@ def test_a_shard_opens_again_while_forks_of_all_its_batches_live_on(shard: Shard
 HOLDER = """
 import os, signal, sys
 from pathlib import Path
-from statestore.recovery.local.file_lock import FileLock
+from statestore.recovery.local.local_directory import FileLock
 
 lock = FileLock(Path(sys.argv[1]))
 assert lock.acquire()

@@ -14,8 +14,8 @@ from statestore.recovery.commit.pointer import CommitPointer, DurableFile, Snaps
 from statestore.recovery.fences.fence import Fence
 from statestore.recovery.fences.history import Abandoned, Histories
 from statestore.recovery.fences.run_fences import RunFences
-from statestore.recovery.location.digests import digest
 from statestore.recovery.location.durable_files import DurableEntry
+from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import Written, new_delta_name, parse_fence_name
 from statestore.recovery.snapshots.garbage import collect_garbage

@@ -14,16 +14,14 @@ import pytest
 from statestore.errors import FormatError, LocationError, StateStoreError
 from statestore.errors.state import CommitPointerError, DurableFileCorruptedError, UnsafeNameError
 from statestore.recovery.commit.delta import Delta, DeltaInfo, encode_delta
-from statestore.recovery.commit.initial_state import initial_pointer, write_initial_pointer
 from statestore.recovery.commit.manifest import Manifest
-from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer, initial_pointer, write_initial_pointer
 from statestore.recovery.fences.run_fences import RunFences
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.local.marker import LocalMarker, read_marker, write_marker
-from statestore.recovery.location.digests import digest
-from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
+from statestore.recovery.location.durable_json import digest, from_durable_json, to_durable_json
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.location.recorded_names import is_relative_name, path_part
+from statestore.recovery.location.shard_files import is_relative_name, path_part
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.metadata.ownership import claim
 from statestore.recovery.metadata.state_metadata import (

@@ -14,7 +14,7 @@ import pytest
 from statestore.errors.state import DurableFileCorruptedError, DurableFileMissingError, SnapshotFormatError
 from statestore.recovery.commit.manifest import Manifest, SnapshotFile, read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
-from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
 
 NAME = "shards/0001/snapshots/x/manifest.json"

@@ -10,7 +10,7 @@ from statestore.errors import VersionCollectedError
 from statestore.recovery.commit.manifest import Manifest, SnapshotFile
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
 from statestore.recovery.fences.run_fences import check_needed_files
-from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import (
     MANIFEST_NAME,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from statestore.errors.state import UnsafeNameError
-from statestore.recovery.location.recorded_names import is_relative_name, path_part
+from statestore.recovery.location.shard_files import is_relative_name, path_part
 
 
 @pytest.mark.parametrize("name", ["a", "9", "state-1", "A.b_c-d", "a..b", "x" * 128])

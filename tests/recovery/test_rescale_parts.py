@@ -26,11 +26,16 @@ from statestore.format.values.value_timestamp_headers import encode_value_timest
 from statestore.operators.keyed_state import keyed_state_store
 from statestore.operators.timers import Timers, timer_store
 from statestore.processor.nodes import Operator
-from statestore.recovery.commit.initial_state import initial_name, initial_pointer, write_initial_pointer
-from statestore.recovery.commit.pointer import CommitPointer, DurableFile
+from statestore.recovery.commit.pointer import (
+    CommitPointer,
+    DurableFile,
+    initial_name,
+    initial_pointer,
+    write_initial_pointer,
+)
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
-from statestore.recovery.making.record_keys import record_keys
+from statestore.recovery.making.placement import record_keys
 from statestore.recovery.making.rescale import parts
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, read_metadata
 from statestore.stores.builder import PartStore

@@ -20,7 +20,7 @@ from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import batch_changelog
 from statestore.recovery.commit.delta import DeltaInfo, encode_delta
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
-from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore import from_deltas
 from statestore.recovery.restore.from_deltas import CommittedStore, open_delta, replay_versions, restore

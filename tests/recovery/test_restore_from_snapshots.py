@@ -10,7 +10,7 @@ import pytest
 from statestore.errors.state import DurableFileCorruptedError, DurableFileMissingError
 from statestore.recovery.commit.manifest import Manifest, SnapshotFile
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
-from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.from_snapshots import (
     damaged_snapshots,

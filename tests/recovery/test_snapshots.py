@@ -21,8 +21,8 @@ from statestore.errors.state import (
 )
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
-from statestore.recovery.location.digests import digest
 from statestore.recovery.location.durable_files import Content
+from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.recovery.snapshots.planned import PlannedSnapshot

@@ -15,7 +15,7 @@ from statestore.errors import (
 from statestore.errors.new_state import StateCheckError
 from statestore.errors.state import StateUnfinishedError
 from statestore.format.values.store_format import StoreFormat
-from statestore.recovery.commit.initial_state import initial_pointer
+from statestore.recovery.commit.pointer import initial_pointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from statestore.errors.new_state import StateCheckError
-from statestore.recovery.making.logical_writes import LogicalWrite
-from statestore.recovery.making.tally import Tally
+from statestore.recovery.making.logical_writes import LogicalWrite, Tally
 
 WRITES = [LogicalWrite(b"a", b"1", None), LogicalWrite(b"b", b"", 5), LogicalWrite(b"b", None, 6)]
 

@@ -28,9 +28,8 @@ from statestore.errors.state import (
     LocationNotWritableError,
     StateUnfinishedError,
 )
-from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.manifest import Manifest
-from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
+from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef, initial_pointer
 from statestore.recovery.fences.fence import Fence, read_fences
 from statestore.recovery.location.shard_files import (
     Written,

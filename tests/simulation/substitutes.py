@@ -24,8 +24,8 @@ from unittest.mock import patch
 
 from statestore.recovery.commit.delta import Delta, changelog_records
 from statestore.recovery.local import local_copy, memory_copy
-from statestore.recovery.location.digests import digest
-from statestore.recovery.making import shard_contents
+from statestore.recovery.location.durable_json import digest
+from statestore.recovery.making import logical_writes
 from statestore.recovery.metadata import turn
 from statestore.recovery.restore import from_deltas
 from statestore.recovery.snapshots import step as snapshot_step
@@ -247,8 +247,8 @@ def substituted(scheduler: Scheduler, seed: int, root: str, power_off: Any) -> I
             (turn, "time", _TurnTime()),
             (turn, "_machine", _machine),
             (turn, "_process", _process_name),
-            (shard_contents, "LocalDirectory", _local_directory),
-            (shard_contents, "TemporaryDirectory", _temporary_directory),
+            (logical_writes, "LocalDirectory", _local_directory),
+            (logical_writes, "TemporaryDirectory", _temporary_directory),
             (from_deltas, "Delta", _delta),
             (from_deltas, "changelog_records", _changelog_records),
         ):

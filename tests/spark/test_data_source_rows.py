@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.bytestore.protocol import ByteStore
-from statestore.recovery.commit.initial_state import initial_pointer
+from statestore.recovery.commit.pointer import initial_pointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata

@@ -13,7 +13,7 @@ from orders import running_total_topology, seeded_orders
 from statestore import DurableLocation
 from statestore.errors import LocationError, RecoveryError
 from statestore.errors.state import CheckpointLocationError, LocationSharedError
-from statestore.recovery.location.checkpoint_path import problem_of_checkpoint
+from statestore.recovery.location.schemes import problem_of_checkpoint
 from statestore.recovery.metadata.state_metadata import agree_on_metadata, metadata_of_stores
 from statestore.spark import error_of, stateful
 from statestore.spark.datasource.committed import state_in

@@ -20,7 +20,7 @@ from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.changelog import ChangelogRecord, batch_changelog, restored_changes
 from statestore.recovery.commit.delta import DeltaInfo, encode_delta
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
-from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.from_deltas import CommittedStore, restore
 from tests.support.golden.kafka_streams import FIXTURES, Fixture, load_fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from statestore.format.keys.window_key import encode_window_key
-from statestore.recovery.commit.initial_state import initial_pointer
+from statestore.recovery.commit.pointer import initial_pointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.kafka.changelog_application import WINDOWED, Application, Message

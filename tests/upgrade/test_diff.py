@@ -12,7 +12,7 @@ from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.keys.window_key import encode_window_key
 from statestore.format.records.header_bytes import encode_headers
-from statestore.recovery.commit.initial_state import initial_pointer
+from statestore.recovery.commit.pointer import initial_pointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import logical_writes
 from statestore.recovery.making.new_state import NewState

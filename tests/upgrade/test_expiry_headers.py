@@ -10,7 +10,7 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, expiry_s
 from statestore.format.values.store_format import StoreFormat
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.making.header_expiries import with_expiry_stores
+from statestore.recovery.making.state_filling import with_expiry_stores
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.driver_topologies import chain, input_of
 from tests.support.spark.task_batches import TaskBatches

@@ -18,7 +18,7 @@ from statestore.format.keys.partitioner import partition_column
 from statestore.format.keys.session_key import encode_session_key
 from statestore.format.keys.window_key import encode_window_key
 from statestore.format.values.store_format import StoreFormat
-from statestore.recovery.commit.initial_state import initial_pointer
+from statestore.recovery.commit.pointer import initial_pointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from upgrade_tools.cli.app import main

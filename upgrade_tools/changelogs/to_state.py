@@ -14,11 +14,10 @@ from statestore.bytestore.kinds.segments import NO_STREAM_TIME
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors.new_state import KeyPlacementError
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.making.header_expiries import with_expiry_stores
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.making.new_state import NewState, OnEntries
 from statestore.recovery.making.placement import Placement
-from statestore.recovery.making.state_filling import ShardFilling
+from statestore.recovery.making.state_filling import ShardFilling, with_expiry_stores
 from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.reading import ChangelogTopic, read_records

@@ -27,8 +27,7 @@ from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.errors import StoreFormatError
 from statestore.format.records.header_bytes import decode_headers
 from statestore.format.values.stored_value import split_stored
-from statestore.recovery.making.logical_writes import LogicalWrite
-from statestore.recovery.making.tally import Tally
+from statestore.recovery.making.logical_writes import LogicalWrite, Tally
 from upgrade_tools.errors import UnknownKindError
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import OpenStore, State

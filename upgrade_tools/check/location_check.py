@@ -10,8 +10,7 @@ from statestore.errors import StateStoreError
 from statestore.errors.state import DurableFileCorruptedError, DurableFileMissingError
 from statestore.recovery.commit.manifest import Manifest, read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, check_content
-from statestore.recovery.location.digests import file_digest
-from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES
+from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES, file_digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import (
     MANIFEST_NAME,

@@ -14,7 +14,7 @@ import typer
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.making.header_expiries import with_expiry_stores
+from statestore.recovery.making.state_filling import with_expiry_stores
 from statestore.recovery.metadata.state_metadata import ShardBy
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.option_groups import add_command

@@ -17,8 +17,8 @@ from statestore.errors.new_state import StatePointersError
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.headers.expiry_header import EXPIRY_HEADER
 from statestore.recovery.commit.pointer import CommitPointer, parse_pointers
-from statestore.recovery.location.checkpoint_path import problem_of_checkpoint
 from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.location.schemes import problem_of_checkpoint
 from upgrade_tools.cli.option_groups import OptionGroup
 from upgrade_tools.states.detection import open_state
 from upgrade_tools.states.location import metadata_at

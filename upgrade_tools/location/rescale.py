@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.making.record_keys import record_keys
+from statestore.recovery.making.placement import record_keys
 from statestore.recovery.making.rescale import committed_pointers, rescale
 from statestore.recovery.making.rescale_report import OnProgress, RescaleReport
 from upgrade_tools.states.location import metadata_at

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field, replace
 
 from statestore.bytestore.chunks import key_and_value_sizes
 from statestore.errors.new_state import KeyPlacementError
-from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.carry_over import carry_over
-from statestore.recovery.making.header_expiries import with_expiry_stores
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.new_state import NewState, refuse_occupied
 from statestore.recovery.making.placement import Placement
-from statestore.recovery.making.state_filling import FilledShard
+from statestore.recovery.making.state_filling import FilledShard, with_expiry_stores
 from statestore.recovery.metadata.routing import refuse_too_many_shards
 from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores, new_state_id
 from upgrade_tools.errors import MigrationRefusedError

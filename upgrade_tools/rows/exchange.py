@@ -14,9 +14,9 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import FormatError
 from statestore.format.keys.partitioner import partition_column
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.making.header_expiries import with_expiry_stores
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.making.new_state import NewState, OnEntries
+from statestore.recovery.making.state_filling import with_expiry_stores
 from statestore.recovery.metadata.state_metadata import metadata_of_stores
 from upgrade_tools.errors import RowFileError
 from upgrade_tools.rows.expiry import LatestTimes, Unexpired

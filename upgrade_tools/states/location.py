@@ -14,12 +14,11 @@ from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import FormatError
 from statestore.errors.new_state import StatePointersError
 from statestore.format.keys.partitioner import partition_column
-from statestore.recovery.commit.initial_state import initial_pointer
-from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer, initial_pointer
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.making.record_keys import record_keys
+from statestore.recovery.making.logical_writes import open_shard
+from statestore.recovery.making.placement import record_keys
 from statestore.recovery.making.rescale import committed_pointers
-from statestore.recovery.making.shard_contents import open_shard
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata
 from statestore.recovery.shard_batch import ShardBatch
 from upgrade_tools.errors import UnknownLayoutError

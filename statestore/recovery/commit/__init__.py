@@ -3,9 +3,8 @@
 pointer         CommitPointer, which Spark's state holds: the only thing that decides what is committed
 delta           a delta file; batch_delta: that of a batch while it goes on
 changelog       the records in it, and how they come back
-manifest        the files of a snapshot; initial_state: what a shard starts from that was made without a query
-batch_end       what a batch leaves beside its writes, as when punctuations are due; processor_metadata: numbers that
-                processors keep
+manifest        the files of a snapshot
+batch_end       what a batch leaves beside its writes: when punctuations are due, numbers that processors keep
 earlier_shards  what the shards that this one was made of had seen
 figures         what a batch came to
 

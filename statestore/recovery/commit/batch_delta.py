@@ -29,7 +29,7 @@ from statestore.recovery.commit.delta import (
     logged_stores,
 )
 from statestore.recovery.commit.figures import SpillFigures, StoreFigures
-from statestore.recovery.location.digests import digest, new_digest
+from statestore.recovery.location.durable_json import digest, new_digest
 
 
 class FinishedDelta(NamedTuple):

@@ -49,7 +49,7 @@ from statestore.recovery.commit.changelog import (
     restored_changes,
 )
 from statestore.recovery.commit.figures import StoreFigures, total
-from statestore.recovery.location.recorded_names import path_part
+from statestore.recovery.location.shard_files import path_part
 
 T = TypeVar("T")
 

@@ -24,10 +24,9 @@ import pyarrow as pa
 from statestore.errors.state import DurableFileCorruptedError, DurableFileMissingError, SnapshotFormatError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef, check_content
-from statestore.recovery.location.digests import digest
-from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES
+from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES, digest
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.location.recorded_names import path_part
+from statestore.recovery.location.shard_files import path_part
 
 MANIFEST_FORMAT: Final = 1
 _DATABASE: Final = "CURRENT"

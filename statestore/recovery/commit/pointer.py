@@ -15,6 +15,11 @@ Stored as one JSON string (arrays in the state schema fail in applyInPandasWithS
 `digest` is BLAKE2b of 16 bytes, as hex. `name` is relative to the state location. Of a snapshot, name, size and digest
 are those of its manifest, `delta` names the delta that made its version, and `since` is the version of the first
 pointer that had it.
+
+A location that was not made by a query but filled by a tool has an initial pointer for each shard, which it starts from
+when Spark's state has recorded nothing of it yet; its metadata says so, see ADR 7. `digest` is the pointer's checksum:
+
+    shards/NNNN/initial.json   {"format": 1, "digest": str, "pointer": str}
 """
 
 from __future__ import annotations
@@ -24,9 +29,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
 
-from statestore.errors.state import CommitPointerError, DurableFileCorruptedError, UnreadableCommitError
+from statestore.errors.state import (
+    CommitPointerError,
+    DurableFileCorruptedError,
+    DurableFileMissingError,
+    UnreadableCommitError,
+)
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuations, punctuations_from_json
+from statestore.recovery.commit.batch_end import (
+    BatchEnd,
+    RecordedPunctuations,
+    processor_metadata_from_json,
+    punctuations_from_json,
+)
 from statestore.recovery.commit.earlier_shards import (
     SHARD_CLOCK,
     TIME_SUFFIX,
@@ -37,8 +52,9 @@ from statestore.recovery.commit.earlier_shards import (
     earlier_from_json,
     earlier_to_json,
 )
-from statestore.recovery.commit.processor_metadata import processor_metadata_from_json
-from statestore.recovery.location.recorded_names import path_part
+from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES, digest, write_document
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.location.shard_files import path_part
 
 POINTER_FORMAT = 6
 _READABLE_FORMATS = (1, 2, 3, 4, 5, 6)
@@ -298,3 +314,44 @@ _ATTRIBUTES: Final = {"stores": "store_times_ms", "metadata": "processor_metadat
 """The fields that have another name in JSON."""
 _SINCE: Final[Mapping[str, Any]] = {"stores": {}, "punctuations": {}, "snapshots": (), "metadata": {}, "earlier": ()}
 """The fields that older formats don't have, and what they are then."""
+
+
+INITIAL_FORMAT: Final = 1
+
+
+def initial_name(shard: int) -> str:
+    """Return the name of the file that holds the initial pointer of a shard."""
+    return f"shards/{shard:04d}/initial.json"
+
+
+def write_initial_pointer(location: DurableLocation, pointer: CommitPointer) -> None:
+    """Have the shard of `pointer` start from it. Raises UnreadableCommitError, LocationNotWritableError."""
+    text = pointer.read_back().to_json()
+    fields = {"format": INITIAL_FORMAT, "digest": digest(text.encode()), "pointer": text}
+    write_document(location, initial_name(pointer.shard), json.dumps(fields).encode())
+
+
+def initial_pointer(location: DurableLocation, state_id: str, shard: int) -> CommitPointer:
+    """Return the pointer that a shard starts from. Raises DurableFileMissingError, DurableFileCorruptedError."""
+    name = initial_name(shard)
+    where = location.path(name)
+    data = location.read(name, MAX_DOCUMENT_BYTES)
+    if data is None:
+        raise DurableFileMissingError(where, needed_by=f"shard {shard}, of which Spark has recorded nothing,")
+    try:
+        fields = json.loads(data.to_pybytes())
+        if fields["format"] != INITIAL_FORMAT:
+            raise ValueError(f"it has format {fields['format']!r}, this release knows {INITIAL_FORMAT}")
+        text = str(fields["pointer"])
+        if digest(text.encode()) != fields["digest"]:
+            raise ValueError(f"its pointer has the checksum {digest(text.encode())}, {fields['digest']} was written")
+        pointer = CommitPointer.from_json(text)
+    except (*MALFORMED, CommitPointerError) as cause:
+        raise DurableFileCorruptedError(where, cause=f"is not a readable initial pointer ({cause})") from cause
+    if (pointer.state_id, pointer.shard) != (state_id, shard):
+        raise DurableFileCorruptedError(
+            where,
+            cause=f"is that of shard {pointer.shard} of state {pointer.state_id}, wanted was that of shard {shard} "
+            f"of state {state_id}",
+        )
+    return pointer

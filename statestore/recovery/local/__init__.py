@@ -1,9 +1,8 @@
 """Copies of shards on this machine, in directories or in memory: how far each one is, and who holds it.
 
 local_copy      a copy on RocksDB: opened at a committed version, caught up or rebuilt; memory_copy: one in memory
-local_directory where copies lie, and how their databases are opened
+local_directory where copies lie, how their databases are opened, and locks: one process at a time
 marker          which version a copy holds
-file_lock       one process at a time
 
 Imports `restore`, `commit` and `location`; `snapshots`, `shard_batch` and `making` import it, Spark's side for
 the directory. Start at `local_copy`.

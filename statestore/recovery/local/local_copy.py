@@ -32,11 +32,10 @@ from statestore.errors import FormatError, LocalDirectoryError, RecoveryError, S
 from statestore.errors.state import LocalDiskFullError, LocalStateCorruptedError, LocalStateLockedError
 from statestore.recovery.commit.manifest import Manifest
 from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
-from statestore.recovery.local.file_lock import try_lock
-from statestore.recovery.local.local_directory import LocalDirectory, make_shard_directory
+from statestore.recovery.local.local_directory import LocalDirectory, make_shard_directory, try_lock
 from statestore.recovery.local.marker import LocalMarker, files_digest, is_damaged, read_marker, write_marker
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.restore.from_deltas import CommittedStore, restore
+from statestore.recovery.restore.from_deltas import CommittedStore, WrittenDelta, restore
 from statestore.recovery.restore.from_snapshots import (
     damaged_snapshots,
     fetch_snapshot,
@@ -44,7 +43,6 @@ from statestore.recovery.restore.from_snapshots import (
     ways_to_restore,
 )
 from statestore.recovery.restore.progress import RestoreProgress, StateRestoreListener
-from statestore.recovery.restore.written_delta import WrittenDelta
 
 _LOG = logging.getLogger(__name__)
 _MAX_COPIES = 16

@@ -6,21 +6,22 @@ subclass.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import IO, Final, Protocol
 
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.engines.table_files import unreadable_tables
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.errors import LocalDirectoryError
-from statestore.recovery.location.recorded_names import path_part
+from statestore.recovery.location.shard_files import path_part
 
 _ONLY_FOR_THE_USER: Final = 0o700
 
@@ -128,3 +129,60 @@ def private_directory() -> str:
     if found.st_uid != os.getuid():
         raise LocalDirectoryError(path, cause=f"it belongs to the user {found.st_uid}, not to {os.getuid()}")
     return path
+
+
+_locks: set[FileLock] = set()
+"""The locks of this process."""
+
+
+class FileLock:
+    """An exclusive lock on a file (flock). It belongs to this object, not to a thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = None
+
+    def acquire(self) -> bool:
+        """Take the lock if nobody has it; return whether it was free."""
+        self._file = open(self._path, "ab")  # noqa: SIM115  open for as long as the lock is held
+        _locks.add(self)  # before it is locked: another thread may fork at any moment
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._close()
+            return False
+        except BaseException:
+            self._close()
+            raise
+        return True
+
+    def release(self) -> None:
+        """Give the lock back; harmless without it, also in a process that was forked from the one that has it."""
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            self._close()
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        _locks.discard(self)
+        if file is not None:
+            file.close()
+
+
+def _leave_locks_to_parent() -> None:
+    for lock in list(_locks):
+        lock._close()
+
+
+os.register_at_fork(after_in_child=_leave_locks_to_parent)
+
+
+@contextmanager
+def try_lock(path: Path) -> Iterator[bool]:
+    """Hold the lock beside `path`, in PATH.lock, for the duration, if it is free; say whether it was."""
+    lock = FileLock(path.with_suffix(".lock"))
+    has_lock = lock.acquire()
+    try:
+        yield has_lock
+    finally:
+        lock.release()

@@ -37,8 +37,8 @@ from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import FormatError
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.location.digests import new_digest
-from statestore.recovery.location.recorded_names import path_part
+from statestore.recovery.location.durable_json import new_digest
+from statestore.recovery.location.shard_files import path_part
 
 _NAME = "statestore.marker"
 _LIMIT_BYTES = 64 * 1024

@@ -20,8 +20,7 @@ from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.restore.from_deltas import CommittedStore, restore
-from statestore.recovery.restore.written_delta import WrittenDelta
+from statestore.recovery.restore.from_deltas import CommittedStore, WrittenDelta, restore
 
 _IMAGE_BYTES: Final = 4_096
 """What an image takes beside its entries, so that empty ones don't pile up without end."""

@@ -2,9 +2,8 @@
 
 durable_location  DurableLocation: a directory or an object store, by URI
 durable_files     how a filesystem is written to so that nothing is half there: object stores, HDFS, local disks
-shard_files       names of a shard's files; recorded_names: what any name that was read may look like
-durable_json, digests  small files that people read too, and the checksums of all
-checkpoint_path   whether a path can be a checkpoint
+shard_files       names of a shard's files, and what any name that was read may look like
+durable_json      small files that people read too, and the checksums of all
 schemes           which URIs are taken, with which options, and what to tell the operator
 retrying, local_disk  requests that fail, what is synced when
 

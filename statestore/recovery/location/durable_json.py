@@ -12,13 +12,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from statestore.errors.state import LocationNotWritableError
-from statestore.recovery.location.digests import digest
 from statestore.recovery.location.durable_location import DurableLocation
+
+_DIGEST_SIZE_BYTES = 16
+_CHUNK_BYTES = 4 << 20
+
+
+def new_digest() -> blake2b:
+    """Return a hash object, whose hexdigest is the checksum that is recorded of durable files."""
+    return blake2b(digest_size=_DIGEST_SIZE_BYTES)
+
+
+def digest(data: bytes | pa.Buffer) -> str:
+    """Return the checksum that is recorded of a durable file, as hex."""
+    hashed = new_digest()
+    hashed.update(memoryview(data))
+    return hashed.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Return the checksum of a local file, as recorded of durable ones."""
+    hashed = new_digest()
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            hashed.update(chunk)
+    return hashed.hexdigest()
+
 
 MAX_NOTE_BYTES: Final = 64 << 10
 """Of what says a few things of one process: fences, turns, marks of what is unfinished."""

@@ -10,10 +10,9 @@ from dataclasses import replace
 from math import gcd
 
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME
-from statestore.recovery.commit.batch_end import RecordedPunctuation
+from statestore.recovery.commit.batch_end import COUNT_PREFIX, RecordedPunctuation
 from statestore.recovery.commit.earlier_shards import TIME_SUFFIX, EarlierShards, beyond, joined
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
-from statestore.recovery.commit.processor_metadata import COUNT_PREFIX
 
 
 def carry_over(

@@ -7,20 +7,28 @@ of a key into one write for each, in order of time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
+from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
-from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments
+from statestore.bytestore.kinds.segments import NO_STREAM_TIME, SEGMENT_ID_SIZE, Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.version_intervals import Interval, intervals_by_key
 from statestore.bytestore.protocol import ByteStore
+from statestore.errors.new_state import StateCheckError
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import join_stored, split_stored
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.metadata.state_metadata import StateMetadata
+from statestore.recovery.shard_batch import ShardBatch, ShardedState
 
 _LONGER_VARINT: Final = b"\x80"
 """A varint whose first byte is smaller has no other byte, and no shorter form."""
@@ -108,3 +116,62 @@ def _puts(intervals: list[Interval], segments: Segments) -> Iterator[tuple[bytes
             if put != last and (has_value or segments.is_live(segments.id_of(to_ms))):
                 yield put
             last = put
+
+
+_CHECKSUMS: Final = 1 << 64
+
+
+class Tally:
+    """How many entries there are, of how many bytes, and a checksum of them in whatever order they come.
+
+    The checksum is of 64 bits, made of Python's own keyed hashes: those of one process can be compared, others can't.
+    """
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.size_bytes = 0
+        """Of keys and values."""
+        self._checksum = 0
+
+    def add(self, writes: Sequence[LogicalWrite]) -> int:
+        """Count entries in; return how many bytes they are."""
+        size_bytes = sum([len(key) + (0 if stored is None else len(stored)) for key, stored, _ in writes])
+        self.entries += len(writes)
+        self.size_bytes += size_bytes
+        # The sum of all: in whatever order, and each as often as it is there.
+        self._checksum = (self._checksum + sum(map(hash, writes))) % _CHECKSUMS
+        return size_bytes
+
+    def require(self, found: Tally, store: str, shard: int) -> None:
+        """Raise StateCheckError unless the same was found in a shard's store."""
+        if found != self:
+            raise StateCheckError(store, shard=shard, expected=str(self), found=str(found))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tally) and (self.entries, self._checksum) == (other.entries, other._checksum)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __str__(self) -> str:
+        return f"{self.entries} entries with the checksum {self._checksum:016x}"
+
+
+@contextmanager
+def open_shard(
+    location: DurableLocation, metadata: StateMetadata, pointer: CommitPointer, work_dir: str | None
+) -> Iterator[ShardBatch]:
+    """Hand out the shard of `pointer` in a local copy that is nobody else's and gone afterwards.
+
+    `work_dir` has room for the shard, in a temporary directory; None means that of the machine.
+    """
+    with TemporaryDirectory(prefix="statestore-shard-", dir=work_dir) as directory:
+        # All on disk, also what a query keeps in memory: it need not fit here.
+        state = ShardedState(metadata.state_id, location, metadata.stores, LocalDirectory(directory))
+        with state.open(pointer) as batch:
+            yield batch
+
+
+def store_writes(batch: ShardBatch, spec: StoreSpec) -> Iterator[list[LogicalWrite]]:
+    """Yield the writes that make what a store of a shard holds, as `logical_writes` does."""
+    stream_time_ms = batch.pointer.store_times_ms.get(spec.name, NO_STREAM_TIME)
+    return logical_writes(spec, batch.stores[spec.name].bytes, stream_time_ms)

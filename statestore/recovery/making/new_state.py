@@ -30,8 +30,7 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import TargetNotEmptyError
 from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.commit.initial_state import initial_name, initial_pointer, write_initial_pointer
-from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer, initial_name, initial_pointer, write_initial_pointer
 from statestore.recovery.location.durable_json import (
     MAX_DOCUMENT_BYTES,
     MAX_NOTE_BYTES,
@@ -40,12 +39,9 @@ from statestore.recovery.location.durable_json import (
     write_document,
 )
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.location.recorded_names import path_part
-from statestore.recovery.location.shard_files import SHARDS_DIRECTORY, delta_directory
-from statestore.recovery.making.logical_writes import LogicalWrite
-from statestore.recovery.making.shard_contents import open_shard, store_writes
+from statestore.recovery.location.shard_files import SHARDS_DIRECTORY, delta_directory, path_part
+from statestore.recovery.making.logical_writes import LogicalWrite, Tally, open_shard, store_writes
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, ShardFilling
-from statestore.recovery.making.tally import Tally
 from statestore.recovery.metadata.agreement import AGREEMENT_DIRECTORY
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHED_NAME, StateMetadata, read_metadata
 from statestore.recovery.metadata.turn import TURNS_DIRECTORY, turn

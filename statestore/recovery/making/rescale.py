@@ -18,22 +18,74 @@ from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors.new_state import StatePointersError
 from statestore.errors.state import DurableFileMissingError
-from statestore.recovery.commit.initial_state import initial_pointer
-from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer, initial_pointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import delta_directory, is_of_tool, parse_delta_name
 from statestore.recovery.making.carry_over import carry_over
-from statestore.recovery.making.logical_writes import LogicalWrite
+from statestore.recovery.making.logical_writes import LogicalWrite, Tally, open_shard, store_writes
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.making.placement import KeyOf, Placement
 from statestore.recovery.making.rescale_report import Meter, OnProgress, RescaleReport, StoreReport
-from statestore.recovery.making.shard_contents import open_shard, store_writes
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, ShardFilling
-from statestore.recovery.making.tally import Tally
-from statestore.recovery.making.version_order import Part, parts
 from statestore.recovery.metadata.routing import refuse_too_many_shards, routing_numbers
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, new_state_id, read_metadata
 from statestore.recovery.shard_batch import ShardBatch
+
+
+class Part(NamedTuple):
+    """Those versions of a shard that begin after `after_ms`, and at `up_to_ms` at the latest; None is no limit."""
+
+    shard: int
+    after_ms: int | None = None
+    up_to_ms: int | None = None
+
+    def of(self, writes: list[LogicalWrite]) -> list[LogicalWrite]:
+        """Return which of some versions belong to the part."""
+        after_ms, up_to_ms = self.after_ms, self.up_to_ms
+        if after_ms is None and up_to_ms is None:
+            return writes
+        return [
+            write
+            for write in writes
+            if write.timestamp_ms is not None
+            and (after_ms is None or write.timestamp_ms > after_ms)
+            and (up_to_ms is None or write.timestamp_ms <= up_to_ms)
+        ]
+
+
+def parts(
+    shard: int, stream_time_ms: int, retention_ms: int, versions: Iterable[list[LogicalWrite]]
+) -> list[tuple[int, Part]]:
+    """Return the parts of a shard's versions, each with its latest time; they are as `logical_writes` yields them."""
+    latest_ms = stream_time_ms
+    ended: dict[int, int] = {}
+    """Of the versions after stream time, by when they ended, in steps of the retention: when the last of them began."""
+    step_ms = max(1, retention_ms)
+    before: LogicalWrite | None = None
+
+    def end(began: LogicalWrite, end_ms: int) -> None:
+        began_ms = began.timestamp_ms or 0
+        if began_ms > stream_time_ms:
+            ended[end_ms // step_ms] = max(began_ms, ended.get(end_ms // step_ms, began_ms))
+
+    for writes in versions:
+        for write in writes:
+            time_ms = write.timestamp_ms or 0
+            latest_ms = max(latest_ms, time_ms)
+            if write.stored is None:
+                end(write, time_ms)  # the segment of its own time has it
+            if before is not None and before.key == write.key and before.stored is not None:
+                end(before, time_ms)
+            before = write
+    if latest_ms == stream_time_ms:
+        return [(stream_time_ms, Part(shard))]
+    cuts_ms = [latest_ms]
+    while expiring := [began for at, began in ended.items() if at * step_ms < cuts_ms[-1] - retention_ms]:
+        cuts_ms.append(max(expiring))
+    limits = zip(cuts_ms, [*cuts_ms[1:], stream_time_ms], strict=True)
+    ahead = [(up_to_ms, Part(shard, after_ms, up_to_ms)) for up_to_ms, after_ms in limits]
+    return [*ahead, (stream_time_ms, Part(shard, None, stream_time_ms))]
+
 
 _LOG = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
@@ -11,15 +11,17 @@ from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME
 from statestore.bytestore.kinds.store_spec import StoreSpec, expiry_spec
 from statestore.bytestore.record_context import NoRecord
+from statestore.errors import FormatError
+from statestore.format.keys.due_key import due_key, expiry_key, time_bytes
+from statestore.format.values.stored_value import split_stored
+from statestore.headers.expiry_header import expiry_in_headers
 from statestore.recovery.commit.changelog import BatchChangelog, batch_changelog
 from statestore.recovery.commit.delta import DeltaInfo, encode_delta
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
-from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import EPOCH_OF_TOOLS, new_delta_name
-from statestore.recovery.making.header_expiries import expiries
-from statestore.recovery.making.logical_writes import LogicalWrite
-from statestore.recovery.making.tally import Tally
+from statestore.recovery.making.logical_writes import LogicalWrite, Tally
 from statestore.recovery.metadata.state_metadata import StateMetadata
 
 DEFAULT_MEMORY_BYTES: Final = 256 << 20
@@ -165,3 +167,44 @@ def _changelog(spec: StoreSpec, writes: list[LogicalWrite]) -> BatchChangelog:
     for key, stored, timestamp_ms in writes:
         changelog.append(key, stored, context, timestamp_ms)
     return changelog
+
+
+def with_expiry_stores(specs: Iterable[StoreSpec], expiry_headers: Mapping[str, str]) -> tuple[StoreSpec, ...]:
+    """Return the specs with those of the stores that say when entries expire, of each store with such a header.
+
+    Raises ValueError for a store that is not there, that has no headers or is no key-value store, and for one whose
+    entries' times are there already.
+    """
+    known = {spec.name: spec for spec in specs}
+    for name in expiry_headers:
+        spec = known.get(name)
+        if spec is None:
+            raise ValueError(f"there is no store {name!r} whose entries could expire by a header")
+        if spec.kind.is_segmented or not spec.format.has_headers:
+            raise ValueError(f"nothing of store {name!r} expires by a header: it is {spec.describe()}")
+        beside = expiry_spec(spec)
+        if beside.name in known:
+            raise ValueError(f"when entries of store {name!r} expire is known already, in store {beside.name!r}")
+        known[beside.name] = beside
+    return tuple(known.values())
+
+
+def expiries(spec: StoreSpec, writes: Sequence[LogicalWrite], header: str) -> list[LogicalWrite]:
+    """Return what is to be put beside some entries of a store, by their header of this name.
+
+    A malformed one does not count, as in a query.
+    """
+    return [note for write in writes for note in _notes(spec, write, header)]
+
+
+def _notes(spec: StoreSpec, write: LogicalWrite, header: str) -> Iterator[LogicalWrite]:
+    if write.stored is None:
+        return
+    header_bytes = split_stored(spec.format, write.stored).header_bytes or b""
+    try:
+        expiry_ms = expiry_in_headers(header_bytes, header)
+    except FormatError:
+        return
+    if expiry_ms is not None:
+        yield LogicalWrite(expiry_key(write.key), time_bytes(expiry_ms), None)
+        yield LogicalWrite(due_key(expiry_ms, write.key), b"", None)

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from statestore.errors import LocationInUseError
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.location.recorded_names import path_part
+from statestore.recovery.location.shard_files import path_part
 
 _DIRECTORY: Final = "owners"
 _CLAIMING: Final = ".claiming"

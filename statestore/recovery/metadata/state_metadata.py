@@ -5,7 +5,7 @@
  "stores": [StoreSpec as JSON, ...],
  "topology": [node as JSON, ...],       empty until the first start, if the state was made by a tool
  "wall_clock": bool,                    whether Spark's timers are in use; not there means false
- "initial_state": true,                 format 2: shards start from their initial pointers, see `initial_state`
+ "initial_state": true,                 format 2: shards start from their initial pointers, see `pointer`
  "generation": int,                     how often this was replaced; not there means 0, as do releases without it
  "dropped": [str, ...],                 names of stores whose state was given up; not there means none
  "digest": str}                         of all that is above, see `durable_json`; older releases did not write it
@@ -38,7 +38,7 @@ from statestore.recovery.location.durable_json import (
     to_durable_json,
 )
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.location.recorded_names import path_part
+from statestore.recovery.location.shard_files import path_part
 from statestore.recovery.metadata.agreement import agree, forget_agreements, may_be_agreed
 from statestore.recovery.metadata.routing import refuse_too_many_shards, routing_numbers
 

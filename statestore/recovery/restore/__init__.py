@@ -2,7 +2,6 @@
 
 from_snapshots  which ways there are to a version, and a snapshot fetched and checked
 from_deltas     deltas brought into the stores of a copy; delta_columns: their columns, for readers without a database
-written_delta   the last delta that this machine wrote, which it need not fetch
 progress        what a listener and the log are told
 
 Imports `commit` and `location`; `local`, `snapshots` and `shard_batch` import it. Start at `from_deltas`.

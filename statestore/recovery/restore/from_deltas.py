@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -20,18 +22,57 @@ from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.errors import FormatError
-from statestore.errors.state import DurableFileCorruptedError, DurableFileMissingError
+from statestore.errors import FormatError, LocalDirectoryError
+from statestore.errors.state import DurableFileCorruptedError, DurableFileMissingError, LocalDiskFullError
 from statestore.format.binary_columns import as_one_array
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import restore_stored
 from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.recovery.commit.delta import Delta, DeltaInfo, changelog_records
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, check_content
-from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.progress import RestoreProgress
-from statestore.recovery.restore.written_delta import WrittenDelta
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WrittenDelta:
+    """What is kept in the directory of a shard on this machine."""
+
+    shard_dir: Path
+
+    def keep(self, location: DurableLocation, content: pa.Buffer | Path, space: SpillSpace) -> None:
+        """Keep a delta that was written to `location`, unless that is on this machine itself.
+
+        A file at a path is moved from there; it is in `space`. What goes wrong is logged: the delta is durable.
+        """
+        if location.is_local:
+            return
+        try:
+            if isinstance(content, Path):
+                path = content
+            else:
+                path = space.make_directory() / self._path.name
+                path.write_bytes(content)
+            os.replace(path, self._path)
+        except (OSError, LocalDiskFullError, LocalDirectoryError) as cause:
+            _LOG.warning("the next batch will fetch its delta: it can't be kept at %s: %s", self._path, cause)
+
+    def read(self, file: DurableFile) -> pa.Buffer | None:
+        """Return the content of the delta `file`, mapped, None if it is not the one that is kept here."""
+        try:
+            with pa.memory_map(str(self._path)) as mapped:
+                content = mapped.read_buffer() if mapped.size() == file.size_bytes else None
+        except OSError:
+            return None
+        return content if content is not None and digest(content) == file.digest else None
+
+    @property
+    def _path(self) -> Path:
+        return self.shard_dir / "written-delta.arrow"
+
 
 READ_AT_ONCE_BYTES: Final = 8 << 20
 """Larger deltas are copied to local disk and read from there."""

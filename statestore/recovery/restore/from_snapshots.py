@@ -10,7 +10,7 @@ from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.errors.state import DurableFileMissingError
 from statestore.recovery.commit.manifest import Manifest, SnapshotFile, read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef, check_content
-from statestore.recovery.location.digests import file_digest
+from statestore.recovery.location.durable_json import file_digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.progress import RestoreProgress
 

@@ -31,9 +31,13 @@ from statestore.errors import FormatError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.figures import SnapshotFigures
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
-from statestore.recovery.location.digests import digest, file_digest
-from statestore.recovery.location.recorded_names import path_part
-from statestore.recovery.location.shard_files import new_snapshot_name, parse_snapshot_name, snapshot_directory
+from statestore.recovery.location.durable_json import digest, file_digest
+from statestore.recovery.location.shard_files import (
+    new_snapshot_name,
+    parse_snapshot_name,
+    path_part,
+    snapshot_directory,
+)
 
 
 def checked_json(content: Any) -> str:

@@ -20,11 +20,9 @@ from statestore.errors import FormatError, RecoveryError, StateStoreError
 from statestore.errors.state import DurableFileCorruptedError, LocalStateCorruptedError
 from statestore.recovery.commit.manifest import Manifest, SnapshotFile, read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
-from statestore.recovery.local.file_lock import FileLock
-from statestore.recovery.local.local_directory import LocalDirectory, RunningThread, make_shard_directory
+from statestore.recovery.local.local_directory import FileLock, LocalDirectory, RunningThread, make_shard_directory
 from statestore.recovery.local.marker import note_damage
-from statestore.recovery.location.digests import digest, file_digest
-from statestore.recovery.location.durable_json import write_document
+from statestore.recovery.location.durable_json import digest, file_digest, write_document
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import MANIFEST_NAME
 from statestore.recovery.restore.from_snapshots import damaged_snapshots, note_damaged_snapshot

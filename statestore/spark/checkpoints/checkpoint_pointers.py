@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
 from statestore.errors import RecoveryError
-from statestore.recovery.location.checkpoint_path import problem_of_checkpoint
+from statestore.recovery.location.schemes import problem_of_checkpoint
 from statestore.spark.checkpoints.source_offsets import read_source_offsets
 from statestore.spark.drivers import POINTER_VARIABLE
 from statestore.spark.sessions import is_connect

@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 from statestore.errors.new_state import StatePointersError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.making.placement import KeyOf
-from statestore.recovery.making.record_keys import record_keys
+from statestore.recovery.making.placement import KeyOf, record_keys
 from statestore.recovery.making.rescale import committed_pointers, state_to_rescale
 from statestore.recovery.making.rescale import rescale as rescale_location
 from statestore.recovery.making.rescale_report import OnProgress, RescaleReport

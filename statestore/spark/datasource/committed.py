@@ -9,10 +9,9 @@ import pyarrow as pa
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DataSourceOptionError, FormatError, RecoveryError
 from statestore.format.keys.partitioner import partition_column
-from statestore.recovery.commit.initial_state import initial_pointer
-from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer, initial_pointer
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.making.record_keys import record_keys
+from statestore.recovery.making.placement import record_keys
 from statestore.recovery.making.rescale import committed_pointers, where_it_began
 from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, METADATA_NAME, StateMetadata, read_metadata
 from statestore.spark.datasource.change_feed import ShardChanges, shard_changes

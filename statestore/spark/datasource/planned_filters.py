@@ -15,7 +15,7 @@ from typing import Final
 
 from statestore.errors.new_state import DataFrameReusedError
 from statestore.recovery.local.local_directory import private_directory
-from statestore.recovery.location.recorded_names import path_part
+from statestore.recovery.location.shard_files import path_part
 
 _DIRECTORY: Final = "planned-filters"
 _KNOWN_DATAFRAMES: Final = 10_000

@@ -23,9 +23,8 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DataSourceOptionError
 from statestore.errors.new_state import ShardOverlapError
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.making.header_expiries import with_expiry_stores
 from statestore.recovery.making.new_state import NewState
-from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard
+from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, with_expiry_stores
 from statestore.recovery.metadata.state_metadata import ShardBy, metadata_of_stores, read_metadata
 from statestore.spark.datasource.filling import fill_shards
 from statestore.spark.datasource.options import WriteOptions

@@ -26,12 +26,10 @@ from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.task_stores import flush_stores, shard_stores
 from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuations
-from statestore.recovery.commit.initial_state import initial_pointer
-from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer, initial_pointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.making.placement import KeyOf
-from statestore.recovery.making.record_keys import record_keys
+from statestore.recovery.making.placement import KeyOf, record_keys
 from statestore.recovery.making.rescale import committed_pointers, rescale
 from statestore.recovery.making.rescale_report import RescaleReport
 from statestore.recovery.metadata.routing import routing_numbers

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_json import digest
 from upgrade_tools.migration.planning.plan import Plan
 from upgrade_tools.states.copy import CopyState
 from upgrade_tools.states.location import LocationState
