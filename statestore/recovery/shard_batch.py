@@ -72,11 +72,7 @@ class ShardedState:
     """Whether a shard of which nothing is recorded starts from its initial pointer."""
 
     def pointer(self, shard: int, recorded: str | None) -> CommitPointer:
-        """Return the commit pointer that Spark's state has recorded for `shard`; None is where it starts from.
-
-        Raises CommitPointerError, LocationMismatchError if it points at the state of another location, and
-        DurableFileMissingError or DurableFileCorruptedError if there should be an initial pointer.
-        """
+        """Return the pointer `recorded`, None: where it starts. Raises CommitPointerError, LocationMismatchError."""
         if recorded is None:
             if self.initial_state:
                 return initial_pointer(self.location, self.state_id, shard)
@@ -90,15 +86,11 @@ class ShardedState:
 
     @contextmanager
     def open(self, pointer: CommitPointer, space: SpillSpace | None = None) -> Iterator[ShardBatch]:
-        """Hand out the shard at the version of `pointer`, ready to take a batch's writes.
+        """Hand out the shard at the version of `pointer`; `space` is this batch's own, None one that ends with it.
 
-        `space` is what `spill_space` gave for this batch alone; None is one that ends with it.
-
-        Raises, of the durable location: DurableFileMissingError, DurableFileCorruptedError and SnapshotFormatError if
-        it can't give that version, LocationError if it can't be reached. Of the local disk: LocalDirectoryError,
-        LocalDiskFullError, LocalStateCorruptedError, and LocalStateLockedError if other attempts hold all copies. Of
-        the stores: StoreFormatError if one can't be opened in the format that it is to have. LocalStateCorruptedError
-        out of the batch itself discards the local copy: the next attempt makes it anew.
+        Raises, of the location: DurableFileMissingError, DurableFileCorruptedError, SnapshotFormatError, LocationError.
+        Of the local disk: LocalDirectoryError, LocalDiskFullError, LocalStateLockedError if others hold all copies, and
+        LocalStateCorruptedError, which, also out of the batch, discards the copy. Of the stores: StoreFormatError.
         """
         in_memory = [spec for spec in self.stores if spec.name in self.in_memory]
         image = take_memory_image(pointer, in_memory) if in_memory else None
@@ -125,10 +117,7 @@ class ShardedState:
 
     @contextmanager
     def spill_space(self, shard: int) -> Iterator[SpillSpace]:
-        """Hand out a directory on local disk for what a batch of the shard can't hold in memory, for it alone.
-
-        Raises LocalDirectoryError, LocalDiskFullError, and LocalStateLockedError if too many attempts have one.
-        """
+        """Hand out a directory for what a batch can't hold in memory. Raises as `open` does of the local disk."""
         shard_dir = self.local.shard(self.state_id, shard)
         with ExitStack() as locks:
             with local_disk_errors(f"shard {shard}", str(shard_dir)):
@@ -180,10 +169,9 @@ class ShardBatch:
         """Make what was logged durable as one delta and return the pointer that commits it, if Spark keeps it.
 
         Without writes there is no delta and no new version. `on_changelog` is called with each store that was written
-        to, before anything becomes durable; what it raises ends the batch. The pointer was read back. Raises
-        LocationNotWritableError, RunFencedError, AttemptOutdatedError, CheckpointBehindError,
-        CheckpointBehindError, VersionCollectedError, SnapshotOverdueError, UnreadableCommitError,
-        SpilledDeltaCorruptedError, and what a spill failed with.
+        to, before anything is durable; what it raises ends the batch. Raises what RunFences.hold does,
+        LocationNotWritableError, SnapshotOverdueError, UnreadableCommitError, SpilledDeltaCorruptedError, and what a
+        spill failed with.
         """
         written = self.delta.finish()
         if written is None:
@@ -206,10 +194,7 @@ class ShardBatch:
         return CommittedBatch(committed.read_back(), figures)
 
     def finish_upgrades(self, budget_ms: float) -> UpgradeFigures:
-        """Move entries of older formats in the local copy for about `budget_ms`; what is committed is not touched.
-
-        Raises LocalStateCorruptedError and LocalDiskFullError, as every access to local stores does.
-        """
+        """Move entries of older formats in the local copy for about `budget_ms`; raises as every access to it does."""
         deadline = time.monotonic() + budget_ms / 1000
         all_progress = []
         for name, store in self.stores.items():

@@ -43,10 +43,7 @@ class FinishedDelta(NamedTuple):
 
 
 class BatchDelta:
-    """What was written to the stores of a batch; spills to `space`.
-
-    `stream_times_ms` are those of the segmented stores before the batch; a store that is not there had none.
-    """
+    """What was written to the stores of a batch; spills to `space`. `stream_times_ms` as of `encode_delta`."""
 
     def __init__(
         self,
@@ -69,10 +66,7 @@ class BatchDelta:
         return sum(changelog.held_bytes() for changelog in self._changelogs.values())
 
     def spill(self) -> None:
-        """Write the records that the changelogs hold to disk. Raises LocalDiskFullError, LocalDirectoryError.
-
-        For PendingMemory to call, which sees to it that a batch one of whose spills failed has no end.
-        """
+        """Write what the changelogs hold to disk. Raises LocalDiskFullError, LocalDirectoryError."""
         if self._spilled is None:
             stores = logged_stores(self._changelogs, self._stream_times_ms)
             path = self.space.make_directory() / "delta.arrow"
@@ -82,11 +76,7 @@ class BatchDelta:
             changelog.clear()
 
     def finish(self) -> FinishedDelta | None:
-        """Return the file with all that was written in the batch, None if that is nothing.
-
-        To be called once, after the last write. Raises LocalDiskFullError and LocalDirectoryError, and again what a
-        spill failed with.
-        """
+        """Return the file with all that was written, None if that is nothing. Once; raises what a spill failed with."""
         with self.space.pending.final():
             return self._finish()
 
@@ -100,11 +90,10 @@ class BatchDelta:
         return FinishedDelta(data, data.size, digest(data), figures)
 
     def show(self, observer: ChangelogObserver) -> None:
-        """Call `observer` with each store that was written to, and its records as the delta has them.
+        """Call `observer` with each store that was written to, and its records as the delta has them; after `finish`.
 
-        For after `finish`. Records that spilled are read from disk, and again each time that they are iterated: of
-        several with one key the last one counts. Raises what `observer` does; iterating, SpilledDeltaCorruptedError
-        for a disk that did not keep them.
+        Records that spilled are read from disk each time that they are iterated: of several with one key the last one
+        counts. Raises what `observer` does; iterating, SpilledDeltaCorruptedError.
         """
         for name, changelog in self._changelogs.items():
             if self._spilled is None:

@@ -41,10 +41,7 @@ def processor_metadata_from_json(entries: Any) -> dict[str, int]:
 
 
 class RecordedPunctuation(NamedTuple):
-    """A schedule: the name of its clock, its interval, where its grid was asked to start, and when it is due next.
-
-    A start of None was not asked for, a next time of None means that it was cancelled.
-    """
+    """A schedule. A start of None was not asked for, a next time of None means that it was cancelled."""
 
     type: str
     interval_ms: int
@@ -57,10 +54,7 @@ RecordedPunctuations: TypeAlias = "Mapping[str, Sequence[RecordedPunctuation]]"
 
 
 def punctuations_from_json(fields: Any) -> dict[str, tuple[RecordedPunctuation, ...]]:
-    """Return what json.loads made of RecordedPunctuations.
-
-    Raises ValueError, which names the node, or AttributeError if it is not that.
-    """
+    """Return what json.loads made of it. Raises ValueError, which names the node, or AttributeError."""
     return {str(node): _schedules(str(node), schedules) for node, schedules in fields.items()}
 
 

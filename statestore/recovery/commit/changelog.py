@@ -69,17 +69,11 @@ class Changelog(Protocol):
     """Takes down what is written to one store. Who writes one of these inherits what all have in common."""
 
     def append(self, key: bytes, stored: bytes | None, context: RecordContext, timestamp_ms: int | None = None) -> None:
-        """Note that `key` was set to `stored`, or deleted if that is None, for the record in `context`.
-
-        `timestamp_ms` is a version's own time; None leaves it to the value or the record.
-        """
+        """Note that `key` was set to `stored`; `timestamp_ms` is a version's own, None leaves it to value or record."""
         ...
 
     def read_from(self, store: ByteStore, context: RecordContext) -> WriteSet | None:
-        """Return `store` if it notes all that is put into it, for the record in `context`: nothing is to be appended.
-
-        For who puts, before the first write. None if all is to be appended.
-        """
+        """Return `store` if it notes all that is put into it from its first write on; None: all is to be appended."""
         return None
 
     def extend(self, changes: KeyChanges, written_for: Callable[[int], RecordContext]) -> None:
@@ -110,10 +104,7 @@ def record_sizes(records: Sequence[ChangelogRecord]) -> list[int]:
 
 
 def restored_changes(spec: StoreSpec, written_as: StoreFormat, records: Iterable[ChangelogRecord]) -> Iterable[Change]:
-    """Yield what changelog records of a store that had the format `written_as` change in the store as it is now.
-
-    Not for stores that keep versions: there the order of puts counts. Raises FormatError for a malformed key.
-    """
+    """Yield what records of a store without versions change in it as it is now. Raises FormatError for a bad key."""
     physical_key = layout_of(spec).physical_key
     for key, value, timestamp_ms, header_bytes in records:
         stored = restore_stored(written_as, spec.format, value, timestamp_ms, header_bytes)
@@ -258,10 +249,7 @@ BatchChangelog = LastWrites | EveryWrite
 def batch_changelog(
     spec: StoreSpec, pending: PendingMemory | None = None, written: WriteSet | None = None
 ) -> BatchChangelog:
-    """Return the changelog that a batch keeps of a store; what it takes is counted in `pending`, None to nobody.
-
-    `written` is what the batch's writes to the store go to, if the changelog may read them there.
-    """
+    """Return the changelog of a batch, counted in `pending`; `written` is the write set where it may read them."""
     if LAYOUTS[spec.kind].keeps_versions:
         return EveryWrite(spec, pending)
     return LastWrites(spec, pending, written)

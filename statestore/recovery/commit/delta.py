@@ -89,10 +89,7 @@ _STORE_OF_FORMAT_1 = LoggedStore(StoreFormat.TIMESTAMPED_WITH_HEADERS, -1)
 
 
 class DeltaWriter:
-    """Writes a delta to `sink`, a pyarrow stream or a binary file, record batch by record batch, none of them large.
-
-    `stores` are those that may have records.
-    """
+    """Writes a delta to a pyarrow stream or binary file, batch by batch; `stores` are those that may have records."""
 
     def __init__(self, sink: Any, info: DeltaInfo, stores: Mapping[str, LoggedStore]) -> None:
         metadata = {
@@ -260,10 +257,7 @@ class Delta:
             pass
 
     def changes(self, spec: StoreSpec, batch: pa.RecordBatch) -> Iterator[Change]:
-        """Yield what the records of a batch change in a store that is not versioned, in its format and layout.
-
-        They come in the order of keys, those of one key as in the batch: RocksDB takes them in half the time.
-        """
+        """Yield what a batch changes in a store without versions, by key: RocksDB takes that in half the time."""
         written_as = self.logged_store(spec.name).format
         if written_as is spec.format:
             columns = (batch.column(name) for name in ("value", "timestamp", "header_bytes"))

@@ -53,10 +53,7 @@ def beyond(earlier: Iterable[EarlierShards], seen: SeenTimes) -> tuple[EarlierSh
 
 
 def joined(earlier: Iterable[EarlierShards]) -> tuple[EarlierShards, ...]:
-    """Return what is known of earlier shards by several, one for each number of shards, by that number.
-
-    Raises NewStateError if there are too many.
-    """
+    """Return what several know of earlier shards, one for each number of shards. Raises NewStateError if too many."""
     by_number: dict[tuple[int, str], dict[int, dict[Clock, int]]] = {}
     for shards, by, seen in earlier:
         for shard, times_ms in seen.items():

@@ -103,10 +103,7 @@ def _file(local_name: str, name: str, size_bytes: int, check: str) -> SnapshotFi
 
 
 def read_manifest(location: DurableLocation, pointer: CommitPointer, snapshot: SnapshotRef) -> Manifest:
-    """Return the manifest of a snapshot that `pointer` names.
-
-    Raises DurableFileMissingError, DurableFileCorruptedError, SnapshotFormatError.
-    """
+    """Return a snapshot's manifest. Raises DurableFileMissingError, DurableFileCorruptedError, SnapshotFormatError."""
     file = snapshot.manifest
     where = location.path(file.name)
     data = location.read(file.name, min(file.size_bytes, MAX_DOCUMENT_BYTES))

@@ -186,10 +186,7 @@ class CommitPointer:
         return json.dumps(self._record(), separators=(",", ":"))
 
     def read_back(self) -> CommitPointer:
-        """Return the pointer as the next batch will read it, which is this one.
-
-        Raises UnreadableCommitError if it could not, or would read another: committed, that would be the shard's end.
-        """
+        """Return the pointer as the next batch will read it, or raise UnreadableCommitError: it would end the shard."""
         field_name: str | None = None
         try:
             found = self.from_json(self.to_json())

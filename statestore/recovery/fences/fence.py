@@ -49,10 +49,7 @@ class Fence(NamedTuple):
 
     @property
     def gives_up(self) -> bool:
-        """Whether what went on from the same version before is given up, even if nothing was committed since.
-
-        Of fences that do not record it that is assumed, as the releases did that wrote them.
-        """
+        """Whether what went on from the same version before is given up; assumed of fences that do not record it."""
         return self.from_version is not None and self.went_back is not False
 
     def describe(self) -> str:
@@ -64,10 +61,7 @@ class Fence(NamedTuple):
 
 
 def read_fences(location: DurableLocation, names: Iterable[str], known: dict[str, Fence] | None = None) -> list[Fence]:
-    """Return the fences among the names, lowest epoch first. One that can't be read has no `from_version`.
-
-    `known` has those that need not be read again, by name, and gets the others.
-    """
+    """Return the fences among the names, lowest epoch first; `known` has those read before, and gets the others."""
     fences = {} if known is None else known
     found = []
     for name in names:

@@ -144,10 +144,7 @@ class Histories:
         return self.line(max(self._by_epoch, default=EPOCH_BEFORE_FENCES))
 
     def fence(self, epoch: int, origin: str | None = None) -> Fence | None:
-        """Return the fence of an epoch: of several that of the one who has written, which the names of deltas say.
-
-        Those of older releases don't: then it is the one that went on from `origin`. Without that they must agree.
-        """
+        """Return the fence of an epoch: of several the writer's, else, if none says, one that went on from `origin`."""
         found = self._by_epoch.get(epoch, [])
         if len(found) > 1:
             wrote = self._fences_of_writers(epoch)

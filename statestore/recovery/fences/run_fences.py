@@ -49,10 +49,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunFences:
-    """Leaves and checks the fences of one run, shard by shard. `run` is letters and digits, at most 64.
-
-    `retained_versions` is recorded for the tools that remove garbage; None records nothing.
-    """
+    """Leaves and checks the fences of one run, of letters and digits. `retained_versions` is for tools, or None."""
 
     location: DurableLocation
     run: str
@@ -64,11 +61,8 @@ class RunFences:
     def hold(self, pointer: CommitPointer) -> int:
         """Return the run's epoch in the shard, before a commit on top of `pointer`; leave a fence if there is none.
 
-        Raises RunFencedError if another run has taken over, AttemptOutdatedError if another attempt's commit has
-        been built on, CheckpointBehindError if the checkpoint is not the one that went on, VersionCollectedError if it
-        is to go back to what is not all there any more, and LocationError if there is no epoch left,
-        LocationMismatchError if the location is another state's by now, and TopologyChangedError if a store of the run
-        was dropped since it was planned.
+        Raises RunFencedError, AttemptOutdatedError if another attempt's commit was built on, CheckpointBehindError,
+        VersionCollectedError, LocationError if no epoch is left, LocationMismatchError, and TopologyChangedError.
         """
         head = head_of(pointer)
         known: dict[str, Fence] = {}
@@ -153,10 +147,7 @@ class RunFences:
     def _check_entry(
         self, pointer: CommitPointer, head: Written, names: list[str], known: dict[str, Fence], epoch: int
     ) -> bool:
-        """Return whether the run of `epoch` goes back from what others have committed. Raises if it must not.
-
-        `known` are the fences that were read before; they never change.
-        """
+        """Return whether the run of `epoch` goes back from what others have committed. Raises if it must not."""
         fences = read_fences(self.location, names, known)
         earlier = (fence for fence in fences if fence.epoch < epoch)
         histories = Histories(earlier, (*names, *pointer.chain))
@@ -189,10 +180,7 @@ def head_of(pointer: CommitPointer) -> Written:
 
 
 def _origin(pointer: CommitPointer, epoch: int) -> str | None:
-    """Return the delta that the run of this epoch went on from, which made the pointer's head.
-
-    None if the deltas of the pointer begin after that.
-    """
+    """Return the delta that the run of this epoch went on from; None if the pointer's deltas begin after that."""
     for name in reversed(pointer.chain):
         written = parse_delta_name(name)
         if written is None or written.epoch != epoch:
@@ -205,10 +193,7 @@ def _fence_names(names: list[str]) -> list[FenceName]:
 
 
 def _is_shared(names: list[str], epoch: int, run: str) -> bool:
-    """Return whether another run has taken the same epoch at once, and comes before this one by its name.
-
-    Deltas have only the epoch in their names. So the one that goes on takes another, and the other one is fenced.
-    """
+    """Return whether another run took the epoch at once, and comes before by name: deltas have only the epoch."""
     fences = _fence_names(names)
     return len(fences) > 1 and fences[-1] == FenceName(epoch, run) and fences[-2].epoch == epoch
 
@@ -218,10 +203,7 @@ def _deltas(names: Iterable[str]) -> list[Written]:
 
 
 def check_needed_files(location: DurableLocation, pointer: CommitPointer, names: Iterable[str]) -> None:
-    """Raise VersionCollectedError unless all that the pointer needs is in the location, and nobody removes it.
-
-    `names` are those of the shard's deltas, fences and announcements of collections, as they were found in a listing.
-    """
+    """Raise VersionCollectedError unless all that the pointer needs is there, and `names` announce no removal."""
 
     def refuse(file: str, announced: str | None = None) -> VersionCollectedError:
         return VersionCollectedError(

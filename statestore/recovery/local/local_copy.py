@@ -109,11 +109,7 @@ def open_local_copy(
     space: SpillSpace,
     listener: StateRestoreListener | None = None,
 ) -> Iterator[LocalCopy]:
-    """Hand out a local copy of the shard at exactly the version of `pointer`, for this task alone.
-
-    Raises DurableFileMissingError, DurableFileCorruptedError or SnapshotFormatError if the durable location can't give
-    that version, and LocalStateLockedError if all copies are held.
-    """
+    """Hand out a copy of the shard at exactly the version of `pointer`, for this task. Raises as ShardedState.open."""
     opening = _Opening(location, pointer, stores, local, space, listener)
     shard_dir = local.shard(pointer.state_id, pointer.shard)
     make_shard_directory(shard_dir)
@@ -250,10 +246,7 @@ def _drop_strangers(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> N
 
 
 def _usable_marker(path: Path, pointer: CommitPointer, stores: Sequence[StoreSpec]) -> LocalMarker | None:
-    """Return what the copy at `path` holds, None if it is of no use to the pointer.
-
-    From now on its marker no longer says what files there are: the database is about to be opened.
-    """
+    """Return what the copy at `path` holds, None if it is of no use; from now on its marker says nothing of files."""
     try:
         marker = read_marker(path)
         if marker is None or (marker.state_id, marker.shard) != (pointer.state_id, pointer.shard):
@@ -305,10 +298,7 @@ def _catch_up(opening: _Opening, copy: LocalCopy) -> None:
 
 
 def _close(opening: _Opening, database: RocksDBDatabase, path: Path, *, usable: bool) -> None:
-    """Close a copy, and mark it as holding the version of the pointer, if it is usable.
-
-    Damage that only shows now, or a disk that is full, costs the copy, not the batch: the batch is in its delta.
-    """
+    """Close a copy, and mark it, if usable. Damage or a full disk costs the copy: the batch is in its delta."""
     try:
         # A batch opens the database and closes it again: unless it waits, no compaction ever ends.
         database.close(compacted=usable)

@@ -58,11 +58,7 @@ class LocalDirectory:
         return local_dir if isinstance(local_dir, LocalDirectory) else cls(local_dir, memory=memory)
 
     def shard(self, state_id: str, shard: int) -> Path:
-        """Return the directory of a shard on this machine; it need not exist.
-
-        Raises UnsafeNameError if `state_id` could lead out of it, LocalDirectoryError if the default directory can't be
-        made, or is another user's.
-        """
+        """Return the directory of a shard, which need not exist. Raises UnsafeNameError, LocalDirectoryError."""
         return Path(self.path or private_directory(), path_part(state_id), f"shard-{shard:04d}")
 
     def open_database(self, path: Path, families: Sequence[str]) -> RocksDBDatabase:
@@ -74,10 +70,7 @@ class LocalDirectory:
         return SpillSpace(path, self.memory)
 
     def unreadable_tables(self, tables: Sequence[Path], scratch: Path) -> list[str]:
-        """Return the names of those tables of a database that was opened here that can't be read to their end.
-
-        `scratch` is a directory for the time of the call. Raises StoreError, LocalDiskFullError.
-        """
+        """Return those tables that can't be read to their end; `scratch` is there for the time of the call."""
         return unreadable_tables(tables, scratch)
 
     def start_thread(self, name: str, run: Callable[[], None]) -> RunningThread:
@@ -89,10 +82,7 @@ class LocalDirectory:
 
 
 def make_shard_directory(path: Path) -> None:
-    """Make the directory of a shard that `LocalDirectory.shard` gave, and its state's, or close them to other users.
-
-    Whoever may get to what stands above them does not get to the state. Raises OSError.
-    """
+    """Make the directory of a shard and its state's, or close them to other users. Raises OSError."""
     # Given by the user, who may want it to be otherwise: as the umask says.
     path.parent.parent.mkdir(parents=True, exist_ok=True)
     for directory in (path.parent, path):
@@ -115,10 +105,7 @@ def _make_private(path: str | os.PathLike[str]) -> os.stat_result:
 
 
 def private_directory() -> str:
-    """Return the user's directory in the temporary one, made if it is not there. Raises LocalDirectoryError.
-
-    Anybody can make one of that name first: it is checked.
-    """
+    """Return the user's directory in the temporary one: anybody can make it first. Raises LocalDirectoryError."""
     path = os.path.join(tempfile.gettempdir(), f"statestore-{os.getuid()}")
     try:
         found = _make_private(path)

@@ -67,10 +67,7 @@ class LocalMarker(NamedTuple):
         return self
 
     def count_applied(self, chain: Sequence[str]) -> int | None:
-        """Return how many deltas of `chain`, which begins with the one before them, the copy is sure to hold.
-
-        None if it holds anything that is not on it, or what can't be applied again.
-        """
+        """Return how many deltas of `chain` the copy is sure to hold; None if it is of no use to it."""
         if self.delta not in chain:
             return None
         if self.applying is not None and not (self.repeatable and self.applying in chain):
@@ -120,12 +117,7 @@ def read_marker(copy: Path) -> LocalMarker | None:
 
 
 def write_marker(copy: Path, marker: LocalMarker, *, durably: bool) -> None:
-    """Replace the marker of a local copy; if `durably`, it is on the disk when this returns.
-
-    Written in place: a torn write leaves no marker that can be read, and the copy is rebuilt.
-
-    Raises LocalDiskFullError, LocalDirectoryError.
-    """
+    """Replace a copy's marker in place: a torn one costs a rebuild. Raises LocalDiskFullError, LocalDirectoryError."""
     with local_disk_errors("local copy", str(copy)), open(copy / _NAME, "wb") as file:
         fields = {**marker._asdict(), "stores": [spec.to_json() for spec in marker.stores]}
         file.write(json.dumps(fields).encode())

@@ -60,12 +60,9 @@ def open_memory_image(
     space: SpillSpace,
     local: LocalDirectory,
 ) -> Iterator[dict[str, CommittedStore]]:
-    """Hand out the in-memory stores of the shard at exactly the version of `pointer`.
+    """Hand out the in-memory stores of the shard at exactly the version of `pointer`, of `image` or else `copied`.
 
-    They are those of `image`, which is caught up, or those of `copied`, a local copy at that version. The process goes
-    on to keep as many images as the memory budget of `local` has room for, the last used ones, as shards move between
-    processes; always the last one of all. Raises DurableFileMissingError or DurableFileCorruptedError if the durable
-    location can't give that version.
+    Kept are the last used images that the memory budget of `local` has room for, always the last one of all.
     """
     database = MemoryDatabase([spec.name for spec in stores]) if image is None else image.database
     committed = {spec.name: CommittedStore(spec, database.family(spec.name)) for spec in stores}

@@ -98,11 +98,7 @@ class DurableFiles(ABC):
         return self.retrying.call(f"reading {path}", lambda: self._read_once(path, max_bytes))
 
     def fetch(self, path: str, target: str, max_bytes: int) -> bool:
-        """Copy a file to the local path `target`, in chunks. Return whether there is one.
-
-        Raises FileTooLongError, of which nothing is copied, and LocalDiskFullError or LocalDirectoryError if it is
-        `target` that can't be written.
-        """
+        """Copy a file to the local path `target`, in chunks, of a longer one nothing. Return whether there is one."""
         try:
             source = self.retrying.call(f"opening {path}", lambda: self._open(path))
         except _NOT_THERE:
@@ -167,10 +163,7 @@ class DurableFiles(ABC):
         self.filesystem.delete_file(path)
 
     def remove_directory(self, path: str) -> None:
-        """Remove a directory if it is empty, and there. Not for one that somebody may just be writing to.
-
-        On S3 that is the marker that pyarrow leaves when the last object is deleted.
-        """
+        """Remove an empty directory that nobody writes to; on S3 the marker that pyarrow leaves after all objects."""
         if self._list(path):
             return
         with suppress(FileNotFoundError):

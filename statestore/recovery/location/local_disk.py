@@ -28,10 +28,7 @@ def is_partial(name: str) -> bool:
 
 
 class LocalDisk:
-    """Primitive operations on local files, each of which a harness can override. Picklable. Raises OSError.
-
-    What was neither synced nor has its directory synced may be lost with the power.
-    """
+    """Operations on local files, which a harness can override; what is not synced may be lost with the power."""
 
     def __init__(self) -> None:
         self._durable_directories: set[str] = set()

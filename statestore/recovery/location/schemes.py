@@ -155,10 +155,7 @@ _SPARK_SEES_OTHERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR
 
 
 def problem_of_checkpoint(checkpoint: str | Path, *, default_filesystem: str | None = None) -> str | None:
-    """Return what is wrong with a path of a checkpoint, as a sentence; None if nothing is, or it can't be seen.
-
-    `default_filesystem` is what a session has set for Hadoop's paths without a scheme.
-    """
+    """Return what is wrong with a checkpoint's path, None if nothing can be seen; the default is of Hadoop's paths."""
     text = os.fspath(checkpoint)
     parts = urlsplit(text)
     is_elsewhere = default_filesystem or any(name in os.environ for name in _SPARK_SEES_OTHERS)

@@ -27,11 +27,7 @@ _LIMIT_CHARACTERS: Final = 1024
 
 
 def path_part(name: Any) -> str:
-    """Return `name` if it is one part of a path, as statestore names them: no separator, no leading dot, not empty.
-
-    Up to 128 ASCII letters, digits, `.`, `_` and `-`, the first of them a letter or digit.
-    Raises UnsafeNameError, which is a ValueError too: who reads a file says which.
-    """
+    """Return a name of up to 128 ASCII letters, digits, `.`, `_`, `-`, no dot first. Raises UnsafeNameError."""
     if not isinstance(name, str) or not _PART.fullmatch(name):
         raise UnsafeNameError(repr(name)[:200])
     return name
@@ -116,19 +112,13 @@ def parse_delta_name(name: str) -> Written | None:
 
 
 def parse_delta_writer(name: str) -> str | None:
-    """Return what `writer_of` said of the run that wrote a delta, None if it is no delta.
-
-    Of deltas of older releases, and of tools, it is just any digits.
-    """
+    """Return what `writer_of` said of a delta's run; None if it is none. Of older releases and tools: any digits."""
     found = _DELTA.fullmatch(_last(name))
     return None if found is None else found[3][:_WRITER_DIGITS]
 
 
 def is_of_tool(name: str) -> bool:
-    """Return whether a delta was written by what fills new states: no query has committed it.
-
-    Two tools may have written at once, and that of the one that did not end the state may still be there.
-    """
+    """Return whether what fills new states wrote a delta, which no query has committed, and maybe no state has."""
     found = _DELTA.fullmatch(_last(name))
     return found is not None and found[2] is not None and int(found[2]) == EPOCH_OF_TOOLS
 

@@ -24,10 +24,8 @@ def carry_over(
 ) -> list[CommitPointer]:
     """Return the initial pointers of shards that have these deltas, made from all of the old state's pointers.
 
-    `shard_by` says by what records are placed, `versioned` names the stores of versions. With as many shards as there
-    were, each goes on from its own.
-
-    Raises NewStateError if more is known of earlier numbers of shards than a pointer holds.
+    `versioned` names the stores of versions. With as many shards as there were, each goes on from its own. Raises
+    NewStateError if more is known of earlier numbers of shards than a pointer holds.
     """
     if len(old) == len(deltas):
         return [
@@ -56,10 +54,7 @@ def carry_over(
 
 
 def sources_of(shard: int, old: Sequence[CommitPointer], shards: int) -> list[CommitPointer]:
-    """Return the pointers of the old shards that a new one of `shards` can have keys of.
-
-    A key's shard is a number of its own, modulo the number of shards, or its partition is.
-    """
+    """Return the pointers of old shards that a new one has keys of: a key's shard is some number modulo shards."""
     apart = gcd(len(old), shards)
     return [pointer for pointer in old if (pointer.shard - shard) % apart == 0]
 

@@ -54,8 +54,7 @@ logical_write: Final[Callable[[tuple[bytes, bytes | None, int | None]], LogicalW
 def logical_writes(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> Iterator[list[LogicalWrite]]:
     """Yield the writes that make what `store` holds, some MB at a time at most; those of a key in their order.
 
-    `stream_time_ms` is the store's, -1 for none. Holds one entry of each of a versioned store's segments in memory, and
-    all versions of one key. Raises FormatError for bytes that are not of the store's kind and format.
+    Holds one entry of each of a versioned store's segments, and all versions of one key. Raises FormatError.
     """
     if LAYOUTS[spec.kind].keeps_versions:
         writes = _versions(spec, store, stream_time_ms)
@@ -122,10 +121,7 @@ _CHECKSUMS: Final = 1 << 64
 
 
 class Tally:
-    """How many entries there are, of how many bytes, and a checksum of them in whatever order they come.
-
-    The checksum is of 64 bits, made of Python's own keyed hashes: those of one process can be compared, others can't.
-    """
+    """Entries, bytes, and a checksum in whatever order they come: of Python's keyed hashes, for one process alone."""
 
     def __init__(self) -> None:
         self.entries = 0
@@ -160,10 +156,7 @@ class Tally:
 def open_shard(
     location: DurableLocation, metadata: StateMetadata, pointer: CommitPointer, work_dir: str | None
 ) -> Iterator[ShardBatch]:
-    """Hand out the shard of `pointer` in a local copy that is nobody else's and gone afterwards.
-
-    `work_dir` has room for the shard, in a temporary directory; None means that of the machine.
-    """
+    """Hand out the shard of `pointer` in a copy of its own below `work_dir`; None is the machine's temporary one."""
     with TemporaryDirectory(prefix="statestore-shard-", dir=work_dir) as directory:
         # All on disk, also what a query keeps in memory: it need not fit here.
         state = ShardedState(metadata.state_id, location, metadata.stores, LocalDirectory(directory))

@@ -72,10 +72,9 @@ class _Unfinished(NamedTuple):
 
 @dataclass(frozen=True)
 class NewState:
-    """A state that is being made, in a location that is claimed for it. Travels to the processes that fill its shards.
+    """A state that is being made, in a location claimed for it. Travels to the processes that fill its shards.
 
-    `work_dir` is where a shard is read back, in a temporary directory, and has room for one; None means that of the
-    machine. `memory_bytes` is about how much a process holds of what is to be written.
+    `work_dir`, of which None is the machine's, has room for a shard; a process holds about `memory_bytes`.
     """
 
     location: DurableLocation
@@ -106,8 +105,8 @@ class NewState:
     ) -> NewState:
         """Take an empty location, or one that was left half filled, which is cleared. `made_from` is for people.
 
-        With a `request` it is `resume` that goes on with it, and nobody else. Raises TargetNotEmptyError if there is
-        anything else, LocationBusyError, and LocationNotWritableError.
+        `resume` alone goes on with a `request`. Raises TargetNotEmptyError, LocationBusyError,
+        LocationNotWritableError.
         """
         state = {"state_id": metadata.state_id, "shards": metadata.shards}
         mark: dict[str, Any] = {"format": _MARKER_FORMAT, "from": made_from, **state}
@@ -140,9 +139,8 @@ class NewState:
     ) -> NewState | None:
         """Go on with what was claimed for the same request and is no state yet; None if nothing was.
 
-        It keeps the identity that it was begun with. Shards that were not kept are cleared. One that lacks nothing but
-        its end is ended: then the location is a state. Raises TargetNotEmptyError if it has become another state, and
-        DurableFileCorruptedError if a shard that was kept can't be read.
+        It keeps its identity. Shards that were not kept are cleared; one that lacks nothing but its end is ended.
+        Raises TargetNotEmptyError if it became another state, DurableFileCorruptedError if a kept shard can't be read.
         """
         if _unfinished_request(location, request) is None:
             return None
@@ -171,11 +169,7 @@ class NewState:
         return ShardFilling(self.location, self.metadata, self.memory_bytes, self.expiry_headers)
 
     def check(self, filled: FilledShard, on_entries: OnEntries | None = None, proof: EntryProof | None = None) -> None:
-        """Read a shard as a query would; raise StateCheckError unless it holds exactly what was put.
-
-        `on_entries` is told of entries as they are read. `proof` sees them before they are compared, and raises if they
-        do not belong there.
-        """
+        """Read a shard as a query would; raise StateCheckError unless it holds what was put, and what `proof` does."""
         with open_shard(self.location, self.metadata, filled.start, self.work_dir) as batch:
             for spec in self.metadata.stores:
                 found = Tally()
@@ -206,11 +200,9 @@ class NewState:
         write_initial_pointer(self.location, filled.start)
 
     def complete(self, filled: Sequence[FilledShard] | None) -> None:
-        """Make the location a state whose shards hold what was filled, and the others nothing.
+        """Make the location a state whose shards hold what was filled, the others nothing; None: each was kept.
 
-        None says that each shard was kept. Raises ValueError if a shard is there twice, TargetNotEmptyError if the
-        location was claimed for another state meanwhile, or is one by now, LocationBusyError, and
-        LocationNotWritableError.
+        Raises ValueError if a shard is there twice, TargetNotEmptyError if the location is another state's by now.
         """
         state_id = self.metadata.state_id
         starts = {} if filled is None else {shard.shard: shard.start for shard in filled}
@@ -229,10 +221,7 @@ class NewState:
 
 
 def refuse_occupied(location: DurableLocation, request: str | None = None) -> None:
-    """Raise TargetNotEmptyError if neither `claim` nor, for the same request, `resume` takes a location.
-
-    Nothing is changed.
-    """
+    """Raise TargetNotEmptyError if neither `claim` nor, for the same request, `resume` takes a location."""
     if request is None or _unfinished_request(location, request) is None:
         _refuse_occupied(location, _read_mark(location))
 
@@ -269,10 +258,7 @@ def _is_state(location: DurableLocation) -> bool:
 
 
 def _first_file(location: DurableLocation, directory: str) -> str | None:
-    """Return the name of a file in a directory, or at any depth below it; None if there are only leftovers of writers.
-
-    Whoever finds other people's files among those of a state can't tell them apart.
-    """
+    """Return the name of a file in or below a directory; None if there are only leftovers of writers."""
     files = (entry.name for entry in location.entries(directory) if not entry.is_partial)
     below = (_first_file(location, name) for name in location.directories(directory) if name not in _NO_STATE)
     return next(files, None) or next(filter(None, below), None)

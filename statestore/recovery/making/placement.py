@@ -66,10 +66,7 @@ class Placement:
             )
 
     def new_shards(self, spec: StoreSpec, shard: int, writes: list[LogicalWrite]) -> list[int]:
-        """Return the new shard of each entry of a store of the old `shard`.
-
-        Raises KeyPlacementError for an entry that does not belong there, and UnknownRecordKeyError.
-        """
+        """Return the new shard of each entry of an old one. Raises KeyPlacementError, UnknownRecordKeyError."""
         old = self.metadata
         if self.keeps_shards:
             return [shard] * len(writes)
@@ -130,10 +127,7 @@ _KEY_OF: Final[dict[str, KeyOf]] = {
 
 
 def record_keys(metadata: StateMetadata, key_of: Mapping[str, KeyOf] | None = None) -> dict[str, KeyOf]:
-    """Return how to find the record's key, of each store of which that is known.
-
-    `key_of` is what a user knows of others. Raises ValueError if it names a store that the state does not have.
-    """
+    """Return how to find the record's key where that is known; `key_of` is what a user knows. Raises ValueError."""
     known = dict(key_of or {})
     names = {spec.name for spec in metadata.stores}
     if unknown := sorted(known.keys() - names):

@@ -170,11 +170,7 @@ def _changelog(spec: StoreSpec, writes: list[LogicalWrite]) -> BatchChangelog:
 
 
 def with_expiry_stores(specs: Iterable[StoreSpec], expiry_headers: Mapping[str, str]) -> tuple[StoreSpec, ...]:
-    """Return the specs with those of the stores that say when entries expire, of each store with such a header.
-
-    Raises ValueError for a store that is not there, that has no headers or is no key-value store, and for one whose
-    entries' times are there already.
-    """
+    """Return the specs with a store for when entries expire, of each with such a header. Raises ValueError."""
     known = {spec.name: spec for spec in specs}
     for name in expiry_headers:
         spec = known.get(name)
@@ -190,10 +186,7 @@ def with_expiry_stores(specs: Iterable[StoreSpec], expiry_headers: Mapping[str, 
 
 
 def expiries(spec: StoreSpec, writes: Sequence[LogicalWrite], header: str) -> list[LogicalWrite]:
-    """Return what is to be put beside some entries of a store, by their header of this name.
-
-    A malformed one does not count, as in a query.
-    """
+    """Return what is to be put beside some entries, by their header of this name; a malformed one does not count."""
     return [note for write in writes for note in _notes(spec, write, header)]
 
 

@@ -42,10 +42,7 @@ class _Ballot(NamedTuple):
 
 
 def agree(location: DurableLocation, generation: int, content: bytes, is_recorded: Callable[[], bool]) -> bytes | None:
-    """Return the content of a generation that is agreed on, to be recorded; None if `is_recorded` says that it was.
-
-    Raises LocationBusyError if others kept asking with higher ballots for many seconds, and LocationNotWritableError.
-    """
+    """Return the content that is agreed on, None if it was recorded. Raises LocationBusyError after many seconds."""
     asker = uuid.uuid4().hex
     number, wait_s = 0, _FIRST_WAIT_S
     for _ in range(_TRIES):

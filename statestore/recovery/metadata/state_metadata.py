@@ -162,12 +162,11 @@ def agree_on_metadata(
 ) -> StateMetadata:
     """Return the metadata to run with: `asked`, recorded, at the first start, else what is recorded.
 
-    The first start on a state that a tool made takes its identity, number of shards and stores, and records the rest.
-    A store whose format is one to which the recorded one can be upgraded is recorded anew, and so is what the keys of a
-    node's stores are made of, if an older release did not record it. With `accept_topology_change`, so are changed
-    processors, sources and sinks and added stores; stores that are gone are dropped if it names them. Of starts at the
-    same time one records, and the others find that. Raises LocationNotWritableError, LocationBusyError,
-    StateUnfinishedError, ShardCountChangedError, StoreFormatError, TopologyChangedError.
+    The first start on a state that a tool made takes its identity, shards and stores, and records the rest. Newer
+    formats of stores are recorded anew, keys of a node's stores that were not, and with `accept_topology_change` new
+    nodes and added stores; stores that are gone are dropped if it names them. Of starts at the same time one records.
+    Raises LocationNotWritableError, LocationBusyError, StateUnfinishedError, ShardCountChangedError, StoreFormatError,
+    TopologyChangedError.
     """
     is_writable = False
     while True:
@@ -245,10 +244,7 @@ def _metadata_to_record(
 
 
 def metadata_of_stores(stores: Iterable[StoreSpec], shards: int, shard_by: str) -> StateMetadata:
-    """Return the metadata of a new state with initial pointers of which only the stores are known yet.
-
-    Raises TooManyShardsError.
-    """
+    """Return the metadata of a new state, of which only the stores are known yet. Raises TooManyShardsError."""
     refuse_too_many_shards(shards)
     return StateMetadata(
         new_state_id(),

@@ -42,11 +42,7 @@ _TRIES: Final = 8
 
 @contextmanager
 def turn(location: DurableLocation, purpose: str) -> Iterator[None]:
-    """Enter when nobody else has a turn in the location.
-
-    `purpose` says what it is for, to whoever waits for it. Raises LocationBusyError if others have it for many seconds,
-    and LocationNotWritableError.
-    """
+    """Enter when nobody else has a turn; `purpose` is for who waits. Raises LocationBusyError after many seconds."""
     wait_s = _FIRST_WAIT_S
     for _ in range(_TRIES):
         mine = f"{TURNS_DIRECTORY}/{uuid.uuid4().hex}"

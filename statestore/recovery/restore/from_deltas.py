@@ -44,10 +44,7 @@ class WrittenDelta:
     shard_dir: Path
 
     def keep(self, location: DurableLocation, content: pa.Buffer | Path, space: SpillSpace) -> None:
-        """Keep a delta that was written to `location`, unless that is on this machine itself.
-
-        A file at a path is moved from there; it is in `space`. What goes wrong is logged: the delta is durable.
-        """
+        """Keep a delta unless `location` is on this machine; a file is moved. What goes wrong is logged."""
         if location.is_local:
             return
         try:
@@ -97,11 +94,10 @@ def restore(
     progress: RestoreProgress | None = None,
     written: WrittenDelta | None = None,
 ) -> None:
-    """Apply the deltas of the pointer after the first `applied` ones, oldest first, to `stores`, and let expire.
+    """Apply the deltas of the pointer after the first `applied` ones to `stores`, and let expire.
 
-    Records of stores that are not among `stores` are left out: another engine holds them. A delta too large for memory
-    goes through `space`; one that is `written` here is not fetched. Raises DurableFileMissingError,
-    DurableFileCorruptedError.
+    Records of other stores are left out. A delta too large for memory goes through `space`; one that is `written`
+    here is not fetched. Raises as `open_delta`.
     """
     missing = pointer.deltas[applied:]
     first_version = pointer.version - len(missing) + 1
@@ -124,9 +120,7 @@ def open_delta(
     space: SpillSpace,
     written: WrittenDelta | None = None,
 ) -> Iterator[Delta]:
-    """Open a delta that a commit pointer names, checking size, checksum and what it says it is.
-
-    It is fetched unless it is the one that is `written` here.
+    """Open a delta that a commit pointer names, checking size, checksum and what it says; fetched if not `written`.
 
     Raises DurableFileMissingError, DurableFileCorruptedError.
     """
@@ -148,10 +142,7 @@ def open_delta(
 def delta_content(
     location: DurableLocation, name: str, size_bytes: int, make_directory: Callable[[], Path]
 ) -> Iterator[pa.Buffer | None]:
-    """Hand out the content of a file of so many bytes, None if there is none: a large one is mapped.
-
-    `make_directory` returns where that is copied to. Raises DurableFileCorruptedError for a longer file.
-    """
+    """Hand out the content of a file, None if there is none: a large one is mapped, where `make_directory` says."""
     if size_bytes <= READ_AT_ONCE_BYTES:
         yield location.read(name, size_bytes)
         return
@@ -190,10 +181,7 @@ def _apply(delta: Delta, stores: Mapping[str, CommittedStore], progress: Restore
 
 
 def _in_parts(batches: Iterable[tuple[str, pa.RecordBatch]]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield batches of a delta, those of a store that follow each other as one of READ_AT_ONCE_BYTES or a little more.
-
-    What is written at once is put in the order of keys before, and the more it is, the faster RocksDB takes it.
-    """
+    """Yield what follows each other of a store in parts of READ_AT_ONCE_BYTES: RocksDB takes sorted writes faster."""
     for name, group in groupby(batches, itemgetter(0)):
         part: list[pa.RecordBatch] = []
         for _, batch in group:

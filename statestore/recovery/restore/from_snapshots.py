@@ -19,10 +19,7 @@ _DAMAGED = "damaged-snapshots"
 
 
 def ways_to_restore(pointer: CommitPointer, damaged: Collection[str]) -> list[SnapshotRef | None]:
-    """Return the snapshots that the version of `pointer` can be made from, the best first; None is nothing at all.
-
-    Those whose manifest is named in `damaged` come last, before nothing.
-    """
+    """Return what the version can be made from, best first, `damaged` ones last; None is nothing at all."""
     newest_first = list(reversed(pointer.snapshots[-2:]))
     trusted: list[SnapshotRef | None] = [made for made in newest_first if made.manifest.name not in damaged]
     trusted.extend(made for made in newest_first if made.manifest.name in damaged)
@@ -36,10 +33,7 @@ def fetch_snapshot(
     path: Path,
     progress: RestoreProgress | None,
 ) -> Manifest:
-    """Make `path`, an empty directory, the database of a snapshot of `pointer`; return its manifest.
-
-    Raises DurableFileMissingError, DurableFileCorruptedError, SnapshotFormatError.
-    """
+    """Make `path`, an empty directory, the database of a snapshot; return its manifest. Raises as `read_manifest`."""
     manifest = read_manifest(location, pointer, snapshot)
     _fetch(location, manifest, path, progress)
     return manifest

@@ -63,11 +63,7 @@ class Garbage(NamedTuple):
 
 
 def find_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, retained_versions: int) -> Garbage:
-    """Return what of the shard can be removed, given a committed pointer, as the run of this epoch sees it.
-
-    Needed is what restores one of the last `retained_versions` versions. Raises LocationError, and what reading a
-    manifest raises: nothing is judged without all of them.
-    """
+    """Return what can be removed, given a committed pointer, as the run of this epoch sees it. Raises LocationError."""
     entries = location.entries(delta_directory(pointer.shard))
     floor = pointer.needed_since(retained_versions, _count_beside(entries, pointer.version - retained_versions))
 
@@ -107,8 +103,7 @@ def find_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, 
 def _count_beside(entries: Iterable[DurableEntry], version: int) -> int:
     """Return for how many versions before `version` attempts that lost may have built on each other.
 
-    Where there were several attempts at version after version, that is how the query runs: they are no line of their
-    own, and garbage must go there too.
+    Where version after version had several, that is how the query runs, and garbage must go there too.
     """
     deltas = Counter(made.version for entry in entries if (made := parse_delta_name(entry.name)) is not None)
     alone = (count for count in range(_MOST_BESIDE) if deltas[version - 1 - count] <= 1)
@@ -135,10 +130,7 @@ def remove_garbage(location: DurableLocation, garbage: Iterable[GarbageFile]) ->
 
 @contextmanager
 def announce_collection(location: DurableLocation, shard: int, garbage: Garbage) -> Iterator[list[str]]:
-    """Announce that what `find_garbage` has found in a shard is removed; hand out its names as they are then.
-
-    Nothing may be removed if they show that another run has entered the shard. Raises LocationError.
-    """
+    """Announce a removal, and hand out the names there then, which may show that it is not allowed any more."""
     announcement = new_collection_name(shard, *garbage.up_to)
     location.write(announcement, b"")
     try:
@@ -148,10 +140,7 @@ def announce_collection(location: DurableLocation, shard: int, garbage: Garbage)
 
 
 def collect_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, retained_versions: int) -> int:
-    """Remove what `find_garbage` finds, and return how many bytes that were; nothing if a later run has entered.
-
-    Raises LocationError.
-    """
+    """Remove what `find_garbage` finds, and return how many bytes; nothing if a later run has entered."""
     garbage = find_garbage(location, pointer, epoch, retained_versions)
     if not garbage.files:
         return 0

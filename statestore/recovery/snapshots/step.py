@@ -49,9 +49,8 @@ class SnapshotStep:
     def take(self, committed: CommitPointer, copy: LocalCopy | None) -> tuple[CommitPointer, SnapshotFigures]:
         """Return the batch's pointer, with a snapshot if one was finished; begin or go on with one where it is time.
 
-        `copy` is at the version of the pointer that the batch was opened at. What goes wrong here does not fail the
-        batch: it is in its delta by now, and needs no snapshot. Not for ever: raises SnapshotOverdueError if there are
-        more deltas than may be.
+        `copy` is at the pointer that the batch was opened at. What goes wrong does not fail the batch, which is in its
+        delta, but raises SnapshotOverdueError if there are more deltas than may be.
         """
         committed, figures = self._step(committed, copy)
         limit = self.options.most_deltas

@@ -48,10 +48,7 @@ class SnapshotUpload:
     def held(
         cls, location: DurableLocation, local: LocalDirectory, shard_dir: Path, wait_s: float | None
     ) -> Iterator[SnapshotUpload | None]:
-        """Hand out the shard's upload, None if it is at work; one of this process is waited for up to `wait_s`.
-
-        None is to its end.
-        """
+        """Hand out the upload, None if one is at work; that of this process is waited for, up to `wait_s`."""
         thread = _running.get(shard_dir)
         if thread is not None:
             thread.join(wait_s)
@@ -70,10 +67,7 @@ class SnapshotUpload:
                 lock.release()
 
     def start(self, pointer: CommitPointer, plan: UploadPlan | None, before: Callable[[], None]) -> None:
-        """Call `before`, and upload what `plan` says, in a thread that holds the lock until it is done.
-
-        Raises RuntimeError if the machine has no thread to give.
-        """
+        """Call `before`, and upload `plan`, in a thread that holds the lock until it is done. Raises RuntimeError."""
         shard_dir, lock = self.planned.shard_dir, self._lock
 
         def run() -> None:
@@ -170,10 +164,7 @@ class SnapshotUpload:
         return {name: durable for name, durable in found.items() if durable is not None}
 
     def _check_tables(self, plan: UploadPlan, names: Sequence[str]) -> None:
-        """Raise LocalStateCorruptedError, and have the copy rebuilt, if one of these tables can't be read.
-
-        A table that rotted on the local disk would be in every snapshot from now on, and the deltas would be gone.
-        """
+        """Raise LocalStateCorruptedError, and have the copy rebuilt, if a table that snapshots would keep is bad."""
         checkpoint, shard_dir = self.planned.checkpoint, self.planned.shard_dir
         damaged = self._local.unreadable_tables([checkpoint / name for name in names], checkpoint.with_name("checked"))
         if damaged:
