@@ -156,7 +156,7 @@ def test_record_batches_are_bounded(space: SpillSpace) -> None:
         versions.append(b"k", b"\x00" + b"v" * 1_000, context, number)
     for number in range(10):
         large.append(b"%d" % number, stored(b"v" * (1 << 20)), context)
-    delta = Delta(encode_delta(INFO, {"many": many, "large": large, "versions": versions}, {}), "here")
+    delta = Delta(encode_delta(INFO, {"many": many, "large": large, "versions": versions}, {})[0], "here")
     rows: dict[str, list[int]] = {}
     for name, batch in delta.batches():
         rows.setdefault(name, []).append(batch.num_rows)

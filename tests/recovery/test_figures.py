@@ -15,7 +15,7 @@ from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import join_stored
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import batch_changelog
-from statestore.recovery.commit.delta import DeltaInfo, encode_counted_delta
+from statestore.recovery.commit.delta import DeltaInfo, encode_delta
 from statestore.recovery.commit.figures import (
     CommitFigures,
     DeltaFigures,
@@ -111,7 +111,7 @@ def test_every_kind_of_store_is_counted_alike(kind: StoreKind, store_format: Sto
     for number, value in enumerate([b"one", b"two", None, b"three", b"four"]):
         key = b"key-%d" % min(number, 3)
         changelog.append(key, value and join_stored(store_format, value, 5, TRACE_BYTES), context, number)
-    _, figures = encode_counted_delta(DeltaInfo("state", 0, 1), {"store": changelog}, {})
+    _, figures = encode_delta(DeltaInfo("state", 0, 1), {"store": changelog}, {})
     writes = len(changelog)
     assert writes == (5 if kind is StoreKind.VERSIONED else 4), "of a key's writes the last one, but every version"
     values = [b"one", b"two", b"three", b"four"] if writes == 5 else [b"one", b"two", b"four"]

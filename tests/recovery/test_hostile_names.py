@@ -96,7 +96,7 @@ def marker(home: Path, name: Any) -> None:
 
 
 def delta(home: Path, name: Any) -> None:
-    Delta(encode_delta(DeltaInfo(name, 0, 1), {}, {}), "delta")
+    Delta(encode_delta(DeltaInfo(name, 0, 1), {}, {})[0], "delta")
 
 
 def plan(home: Path, **fields: Any) -> None:

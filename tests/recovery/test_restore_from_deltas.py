@@ -72,7 +72,7 @@ class Deltas:
             for key, value in pairs.items():
                 changelogs[store].append(key, value, context)
         version = self.pointer.version + 1
-        data = encode_delta(info or DeltaInfo("state-1", 3, version), changelogs, {}).to_pybytes()
+        data = encode_delta(info or DeltaInfo("state-1", 3, version), changelogs, {})[0].to_pybytes()
         self.write(name or f"delta-{version}", data)
 
     def write(self, name: str, data: bytes) -> None:

@@ -72,7 +72,7 @@ def restore_deltas(engine: Engine, spec: StoreSpec, sessions: list[Session], hom
             stored = join_stored(session.format, record.value, record.timestamp_ms, record.header_bytes)
             changelog.append(record.key, stored, context, record.timestamp_ms)
         version = pointer.version + 1
-        data = encode_delta(DeltaInfo("golden", 0, version), {spec.name: changelog}, {spec.name: time_ms})
+        data, _ = encode_delta(DeltaInfo("golden", 0, version), {spec.name: changelog}, {spec.name: time_ms})
         location.write(f"{version}.delta", data)
         time_ms = max(time_ms, *(time_ms_of(spec, record) for record in session.records))
         pointer = pointer.advance(

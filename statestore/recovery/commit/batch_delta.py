@@ -25,7 +25,7 @@ from statestore.recovery.commit.delta import (
     DeltaWriter,
     LoggedStore,
     changelog_records,
-    encode_counted_delta,
+    encode_delta,
     logged_stores,
 )
 from statestore.recovery.commit.figures import SpillFigures, StoreFigures
@@ -78,16 +78,13 @@ class BatchDelta:
     def finish(self) -> FinishedDelta | None:
         """Return the file with all that was written, None if that is nothing. Once; raises what a spill failed with."""
         with self.space.pending.final():
-            return self._finish()
-
-    def _finish(self) -> FinishedDelta | None:
-        if self._spilled is not None:
-            self.spill()
-            return self._spilled.finish()
-        if not any(len(changelog) for changelog in self._changelogs.values()):
-            return None
-        data, figures = encode_counted_delta(self._info, self._changelogs, self._stream_times_ms)
-        return FinishedDelta(data, data.size, digest(data), figures)
+            if self._spilled is not None:
+                self.spill()
+                return self._spilled.finish()
+            if not any(len(changelog) for changelog in self._changelogs.values()):
+                return None
+            data, figures = encode_delta(self._info, self._changelogs, self._stream_times_ms)
+            return FinishedDelta(data, data.size, digest(data), figures)
 
     def show(self, observer: ChangelogObserver) -> None:
         """Call `observer` with each store that was written to, and its records as the delta has them; after `finish`.
@@ -176,11 +173,9 @@ class _DigestedFile(io.RawIOBase):
         self.size_bytes = 0
 
     def writable(self) -> bool:
-        """Return that it can be written to."""
         return True
 
     def write(self, data: Any) -> int:
-        """Write all of `data`."""
         # The digest first: it must not be that of a file that ends where the disk was full.
         self.digest.update(data)
         self.size_bytes += len(data)
@@ -188,6 +183,5 @@ class _DigestedFile(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
-        """Have the file hold all that was written."""
         self._to.close()
         super().close()

@@ -212,13 +212,9 @@ class EveryWrite(Changelog):
     def append(self, key: bytes, stored: bytes | None, context: RecordContext, timestamp_ms: int | None = None) -> None:
         """Note that `key` was set to `stored`, or deleted if that is None, for the record in `context`."""
         time_ms = context.timestamp_ms if timestamp_ms is None else timestamp_ms
-        if stored is None:
-            header_bytes = context.header_bytes
-            self._writes.append((key, (None, time_ms, header_bytes)))
-            size = len(key) + len(header_bytes) + ENTRY_BYTES
-        else:
-            self._writes.append((key, (stored, time_ms, b"")))
-            size = len(key) + len(stored) + ENTRY_BYTES
+        header_bytes = context.header_bytes if stored is None else b""
+        self._writes.append((key, (stored, time_ms, header_bytes)))
+        size = len(key) + len(stored or header_bytes) + ENTRY_BYTES
         self._held_bytes += size
         self._pending.written_bytes += size
 

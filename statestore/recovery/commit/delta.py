@@ -130,18 +130,11 @@ class DeltaWriter:
 
 def encode_delta(
     info: DeltaInfo, changelogs: Mapping[str, BatchChangelog], stream_times_ms: Mapping[str, int]
-) -> pa.Buffer:
-    """Return the delta file that holds what was written to each store; stores without writes are left out.
+) -> tuple[pa.Buffer, Mapping[str, StoreFigures]]:
+    """Return the delta file that holds what was written to each store, and figures of those that were written to.
 
     `stream_times_ms` are those of the segmented stores before the batch; a store that is not there had none.
     """
-    return encode_counted_delta(info, changelogs, stream_times_ms)[0]
-
-
-def encode_counted_delta(
-    info: DeltaInfo, changelogs: Mapping[str, BatchChangelog], stream_times_ms: Mapping[str, int]
-) -> tuple[pa.Buffer, Mapping[str, StoreFigures]]:
-    """Return what `encode_delta` does, and the figures of the stores that it has records of."""
     written = {name: changelog for name, changelog in changelogs.items() if len(changelog)}
     sink = pa.BufferOutputStream()
     writer = DeltaWriter(sink, info, logged_stores(written, stream_times_ms))

@@ -123,7 +123,11 @@ _locks: set[FileLock] = set()
 
 
 class FileLock:
-    """An exclusive lock on a file (flock). It belongs to this object, not to a thread."""
+    """An exclusive lock on a file (flock), of this object, not of a thread; a process that dies gives it back.
+
+    A fork has the open file, and with it the lock, for as long as it lives. So a child closes it right after the fork,
+    and a parent unlocks before it closes: not every fork is one that Python sees.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path

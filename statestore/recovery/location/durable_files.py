@@ -4,8 +4,8 @@
     HDFS          another name, then renamed; see RenamedFiles for what replaces another file
     object store  an object shows when its upload is complete
 
-Paths are those of the filesystem. Everything here raises what pyarrow and the operating system raise; only what goes
-wrong with a local copy of a file is told apart from it, by an error of ours.
+Paths are those of the filesystem. All raises what pyarrow and the operating system do, and an error of ours for what
+goes wrong with a local copy of a file.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
@@ -104,9 +105,8 @@ class DurableFiles(ABC):
         except _NOT_THERE:
             return False
         try:
-            with source, closing(_LocalTarget(target)) as file:
-                for chunk in self._chunks(path, source, _bounded_size(source, max_bytes)):
-                    file.write(chunk)
+            with source:
+                _write_local(target, self._chunks(path, source, _bounded_size(source, max_bytes)))
         except BaseException:
             if os.path.lexists(target):
                 os.remove(target)
@@ -127,10 +127,8 @@ class DurableFiles(ABC):
 
     def delete(self, path: str) -> None:
         """Delete a file; one that is not there is no error."""
-        try:
+        with suppress(FileNotFoundError):
             self.retrying.call(f"deleting {path}", lambda: self._delete_once(path))
-        except FileNotFoundError:
-            return
 
     def _open(self, path: str) -> Any:
         return self.filesystem.open_input_file(path)
@@ -156,7 +154,7 @@ class DurableFiles(ABC):
 
     def _chunks(self, path: str, source: Any, size: int) -> Iterator[pa.Buffer]:
         for offset in range(0, size, _CHUNK_BYTES):
-            read = _reader(source, path, offset, min(_CHUNK_BYTES, size - offset))
+            read = partial(_read_exactly, source, path, offset, min(_CHUNK_BYTES, size - offset))
             yield self.retrying.call(f"reading {path}", read)
 
     def _delete_once(self, path: str) -> None:
@@ -180,26 +178,6 @@ class DurableFiles(ABC):
             return
         except (OSError, pa.ArrowException) as cause:
             _LOG.warning("%s is what a failed write left, and could not be deleted: %s", path, cause)
-
-
-class _LocalTarget:
-    """The local file that one is copied to: its disk may be full while nothing is wrong with the location."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        with self._disk_errors():
-            self._file = open(path, "wb")  # noqa: SIM115 - `close` closes it
-
-    def write(self, chunk: pa.Buffer) -> None:
-        with self._disk_errors():
-            self._file.write(chunk)
-
-    def close(self) -> None:
-        with self._disk_errors():
-            self._file.close()
-
-    def _disk_errors(self) -> AbstractContextManager[None]:
-        return local_disk_errors("local copy", self._path)
 
 
 class ObjectFiles(DurableFiles):
@@ -269,7 +247,7 @@ class RenamedFiles(DurableFiles):
         for name, info in found.items():
             stands_for = name.removesuffix(_NEXT)
             if stands_for == name or stands_for not in found:
-                files.append(_Listed(stands_for, info.size, info.mtime_ns))
+                files.append(fs.FileInfo(stands_for, fs.FileType.File, size=info.size, mtime_ns=info.mtime_ns))
         return files
 
     def _write_once(self, path: str, content: Content) -> None:
@@ -328,14 +306,6 @@ class RenamedFiles(DurableFiles):
             return False
 
 
-class _Listed(NamedTuple):
-    """A file in a listing, as pyarrow's FileInfo has it."""
-
-    base_name: str
-    size: int
-    mtime_ns: int | None
-
-
 class LocalFiles(DurableFiles):
     """Files on a local disk, or on what is mounted as one. What fails there does not get better by waiting."""
 
@@ -363,15 +333,25 @@ def _bounded_size(source: Any, max_bytes: int) -> int:
     return size_bytes
 
 
+def _write_local(path: str, chunks: Iterable[pa.Buffer]) -> None:
+    """Write a local file, whose disk may be full while nothing is wrong with the location that chunks come from."""
+    disk_errors = partial(local_disk_errors, "local copy", path)
+    with disk_errors():
+        file = open(path, "wb")  # noqa: SIM115 - it is closed below, which may fail as well
+    try:
+        for chunk in chunks:
+            with disk_errors():
+                file.write(chunk)
+    finally:
+        with disk_errors():
+            file.close()
+
+
 def _send(stream: Any, content: Content) -> None:
     for number, chunk in enumerate(content.chunks(), start=1):
         stream.write(chunk)
         if number % _CHUNKS_UNDER_WAY == 0:
             stream.flush()
-
-
-def _reader(source: Any, path: str, offset: int, size: int) -> Callable[[], pa.Buffer]:
-    return lambda: _read_exactly(source, path, offset, size)
 
 
 def _read_exactly(source: Any, path: str, offset: int, size: int) -> pa.Buffer:

@@ -26,15 +26,13 @@ _CHUNK_BYTES = 4 << 20
 
 
 def new_digest() -> blake2b:
-    """Return a hash object, whose hexdigest is the checksum that is recorded of durable files."""
+    """Return BLAKE2b of 128 bits, whose hexdigest is the checksum that is recorded of durable files."""
     return blake2b(digest_size=_DIGEST_SIZE_BYTES)
 
 
 def digest(data: bytes | pa.Buffer) -> str:
     """Return the checksum that is recorded of a durable file, as hex."""
-    hashed = new_digest()
-    hashed.update(memoryview(data))
-    return hashed.hexdigest()
+    return blake2b(memoryview(data), digest_size=_DIGEST_SIZE_BYTES).hexdigest()
 
 
 def file_digest(path: Path) -> str:

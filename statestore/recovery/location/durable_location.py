@@ -91,7 +91,7 @@ class DurableLocation:
         Raises DurableFileCorruptedError for a longer one, of which nothing is read, and LocationError.
         """
         files, path = self._at(name)
-        with self._reading(name, max_bytes, f"{name} can't be read"):
+        with self._read_errors(f"{name} can't be read", name, max_bytes):
             return files.read(path, max_bytes)
 
     def fetch(self, name: str, path: str | os.PathLike[str], max_bytes: int) -> bool:
@@ -100,7 +100,7 @@ class DurableLocation:
         After a failure there is nothing at `path`. What is there is not synced. `max_bytes` and errors as of `read`.
         """
         files, source = self._at(name)
-        with self._reading(name, max_bytes, f"{name} can't be copied to {os.fspath(path)}"):
+        with self._read_errors(f"{name} can't be copied to {os.fspath(path)}", name, max_bytes):
             return files.fetch(source, os.fspath(path), max_bytes)
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
@@ -171,19 +171,13 @@ class DurableLocation:
             files.write(path, content)
 
     @contextmanager
-    def _reading(self, name: str, max_bytes: int, problem: str) -> Iterator[None]:
+    def _read_errors(self, problem: str, name: str = "", max_bytes: int = 0) -> Iterator[None]:
         try:
-            with self._read_errors(problem):
-                yield
+            yield
         except FileTooLongError as found:
             raise DurableFileCorruptedError(
                 self.path(name), cause=f"has {found.size_bytes} bytes, at most {max_bytes} can be its own"
             ) from None
-
-    @contextmanager
-    def _read_errors(self, problem: str) -> Iterator[None]:
-        try:
-            yield
         except (OSError, pa.ArrowException) as cause:
             raise LocationError(str(self), f"{problem} ({cause}). {remedy(cause, self.retrying)}") from cause
 

@@ -1,7 +1,7 @@
 """The operations on a local disk of which durable writes are made, and how they survive a loss of power.
 
-A file is written under another name and forced to disk, then renamed, then the directory that got the name is forced to
-disk. A directory that was made has its parent forced to disk. What is done is on disk when the call returns.
+A file is written under another name and synced, renamed, and then the directory that got the name is synced, as is the
+parent of a directory that was made. What is done is on disk when the call returns.
 """
 
 from __future__ import annotations

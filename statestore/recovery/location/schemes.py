@@ -1,8 +1,7 @@
 """What differs by the kind of filesystem: which URIs are taken, options of clients, and what to do about a failure.
 
-URIs are those of filesystems that are tested; of others it says what to use instead.
-
-pyarrow opens more than these, and some of them end the whole process: without credentials, Azure's does.
+URIs are those of filesystems that are tested. pyarrow opens more, some of which end the whole process: without
+credentials, Azure's does.
 """
 
 from __future__ import annotations
@@ -92,11 +91,11 @@ def _options(filesystem: Any) -> dict[str, Any]:
 _BY_SERVICE_ERROR = {
     # NOT_FOUND is what GCS says to a write. A file that is not there is not read, which is no error.
     **dict.fromkeys(
-        ["NO_SUCH_BUCKET", "NOT_FOUND"],
+        ("NO_SUCH_BUCKET", "NOT_FOUND"),
         "The bucket does not exist: create it, or mend its name, or the option endpoint_override",
     ),
     **dict.fromkeys(
-        ["ACCESS_DENIED", "ACCOUNT_PROBLEM", "PERMISSION_DENIED"],
+        ("ACCESS_DENIED", "ACCOUNT_PROBLEM", "PERMISSION_DENIED"),
         "The credentials in use are not allowed this: see the permissions in docs/durable-locations.md",
     ),
     **dict.fromkeys(
@@ -146,10 +145,6 @@ def remedy(cause: BaseException, retrying: Retrying) -> str:
     return _BY_ERRNO.get(number, _DEFAULT) if number else _DEFAULT
 
 
-OFFSETS: Final = "offsets"
-"""A directory that each checkpoint of Spark has, from its first batch on."""
-
-
 _SPARK_SEES_OTHERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_REMOTE")
 """Where these are set, a path without a scheme may be one of another filesystem than this machine's, or of a server."""
 
@@ -162,7 +157,7 @@ def problem_of_checkpoint(checkpoint: str | Path, *, default_filesystem: str | N
     if parts.scheme != "file" and (parts.scheme or is_elsewhere):
         return None
     path = Path(parts.path)
-    if (path / OFFSETS).is_dir():
+    if (path / "offsets").is_dir():  # each checkpoint of Spark has it, from its first batch on
         return None
     found = "no checkpoint" if path.exists() else "nothing"
     return f"there is {found} at {text}: name the checkpointLocation of the query"

@@ -1,5 +1,8 @@
 """Names of a shard's files in the durable location. The one owner of them.
 
+Other names that are read from files, which anybody may have changed, and become part of a path are checked here as
+well; those of stores have Kafka's rule: `bytestore.store_spec`.
+
     shards/NNNN/deltas/VERSION-EPOCH-ATTEMPT.arrow        what VERSION changed
     shards/NNNN/deltas/EPOCH-RUN.fence                    RUN is the EPOCHth one to write here
     shards/NNNN/deltas/VERSION-EPOCH-ATTEMPT.collecting   garbage up to VERSION and EPOCH is about to be removed

@@ -113,6 +113,7 @@ def _whole_key(key: bytes) -> bytes:
     return key
 
 
+# Of stores whose keys the library makes, in which the record's key stands within.
 _KEY_OF: Final[dict[str, KeyOf]] = {
     VALUE_KEYS: _whole_key,
     LIST_KEYS: key_at_front,

@@ -56,7 +56,13 @@ class Part(NamedTuple):
 def parts(
     shard: int, stream_time_ms: int, retention_ms: int, versions: Iterable[list[LogicalWrite]]
 ) -> list[tuple[int, Part]]:
-    """Return the parts of a shard's versions, each with its latest time; they are as `logical_writes` yields them."""
+    """Return the parts in which a shard's versions are put, each with its latest time, so that none that stays expires.
+
+    What is put as one delta lets expire what ended before its latest version by the retention or more. So the latest of
+    all comes first: what is there when a delta is applied ended after all that it lets expire. Versions up to stream
+    time did not expire by that, so they are one part. Later ones are there if the state was rescaled before: stream
+    time is then the earliest of those that its shards had. They are put in more parts before.
+    """
     latest_ms = stream_time_ms
     ended: dict[int, int] = {}
     """Of the versions after stream time, by when they ended, in steps of the retention: when the last of them began."""

@@ -1,4 +1,8 @@
-"""Fills shards of a new state from entries of any origin: in bounded memory, delta by delta, counted as they come."""
+"""Fills shards of a new state from entries of any origin: in bounded memory, delta by delta, counted as they come.
+
+A query notes when an entry expires as it is put. Entries from elsewhere have their headers and no such note, and would
+stay for ever: so it is made beside them.
+"""
 
 from __future__ import annotations
 
@@ -151,7 +155,7 @@ class ShardFilling:
         info = DeltaInfo(self._state_id, shard, len(filling.deltas) + 1)
         changelogs = {store: _changelog(self._specs[store], writes) for store, writes in filling.held.items()}
         # Without stream times: what was kept so far is kept whatever the order in which it comes.
-        data = encode_delta(info, changelogs, {})
+        data, _ = encode_delta(info, changelogs, {})
         name = new_delta_name(shard, info.version, EPOCH_OF_TOOLS)
         self._location.write(name, data)
         filling.deltas.append(DurableFile(name, data.size, digest(data)))

@@ -15,24 +15,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from statestore.errors import LocationInUseError
 from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.location.local_disk import is_partial
 from statestore.recovery.location.shard_files import path_part
 
 _DIRECTORY: Final = "owners"
 _CLAIMING: Final = ".claiming"
-_PARTIAL: Final = ".partial"
 _LOOKS: Final = 2
 """A listing may miss a query in the moment in which it turns what it has said into its claim: the next one has it."""
-
-
-class _Claims(NamedTuple):
-    """Which queries have claimed a location, and which are claiming it."""
-
-    owners: set[str]
-    claiming: set[str]
 
 
 def claim(location: DurableLocation, query_id: str) -> None:
@@ -54,12 +47,13 @@ def claim(location: DurableLocation, query_id: str) -> None:
         location.delete(claim)
 
 
-def _claims(location: DurableLocation) -> _Claims:
+def _claims(location: DurableLocation) -> tuple[set[str], set[str]]:
+    """Return which queries have claimed a location, and which are claiming it."""
     names = [name.removeprefix(f"{_DIRECTORY}/") for name in location.names(_DIRECTORY)]
     # A writer's partial file says nothing yet.
-    whole = [name for name in names if not name.endswith(_PARTIAL)]
+    whole = [name for name in names if not is_partial(name)]
     claiming = {name.removesuffix(_CLAIMING).rpartition(".")[0] for name in whole if name.endswith(_CLAIMING)}
-    return _Claims({name for name in whole if not name.endswith(_CLAIMING)}, claiming)
+    return {name for name in whole if not name.endswith(_CLAIMING)}, claiming
 
 
 def _refuse_others(location: DurableLocation, query_id: str, queries: Iterable[str]) -> None:

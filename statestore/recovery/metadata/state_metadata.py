@@ -211,7 +211,8 @@ def _metadata_to_record(
     """Return what is to be recorded; it is what `recorded` is if nothing is to be changed."""
     if recorded is None:
         _refuse_unfinished(location)
-        _refuse_checkpoint(location)
+        if {*location.directories("")} >= _CHECKPOINT_DIRECTORIES:
+            raise CheckpointLocationError(str(location), checkpoint=str(location), relation="is also")
         return asked
     _check_placement(location, recorded, asked)
     dropped = _dropped_stores(location, recorded, asked, accept_topology_change)
@@ -273,11 +274,6 @@ def _refuse_unfinished(location: DurableLocation) -> None:
     raise StateUnfinishedError(str(location), made_from=made_from)
 
 
-def _refuse_checkpoint(location: DurableLocation) -> None:
-    if {*location.directories("")} >= _CHECKPOINT_DIRECTORIES:
-        raise CheckpointLocationError(str(location), checkpoint=str(location), relation="is also")
-
-
 def _check_placement(location: DurableLocation, recorded: StateMetadata, asked: StateMetadata) -> None:
     if recorded.shards != asked.shards:
         raise ShardCountChangedError(str(location), recorded=recorded.shards, asked=asked.shards)
@@ -336,7 +332,9 @@ def _check_stores(location: DurableLocation, recorded: StateMetadata, asked: Sta
         now = wanted.get(spec.name)
         if now is None:
             continue  # it is dropped
-        if now != spec and not _is_upgrade(spec, now):
+        # A store can go on if all is the same but its format, which is newer.
+        is_upgrade = spec.format in older_formats(now.kind, now.format) and replace(spec, format=now.format) == now
+        if now != spec and not is_upgrade:
             remedy = "Use the builder it was made with, or start anew with a new state_location and a new checkpoint"
             if is_downgrade(spec, now):
                 remedy += (
@@ -347,12 +345,6 @@ def _check_stores(location: DurableLocation, recorded: StateMetadata, asked: Sta
                 spec.name, recorded=spec.describe(), asked=now.describe(), where=str(location), remedy=remedy
             )
         refuse_skipped_step(spec.format, now, str(location), spec.name)
-
-
-def _is_upgrade(recorded: StoreSpec, asked: StoreSpec) -> bool:
-    """Return whether a store can go on as `asked`: all the same but its format, which is newer."""
-    newer = recorded.format in older_formats(asked.kind, asked.format)
-    return newer and replace(recorded, format=asked.format) == asked
 
 
 def _differences(recorded: StateMetadata, asked: StateMetadata) -> list[str]:

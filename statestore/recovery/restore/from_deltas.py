@@ -39,7 +39,11 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WrittenDelta:
-    """What is kept in the directory of a shard on this machine."""
+    """The last delta that this machine wrote for a shard, on its own disk: the next batch need not fetch it.
+
+    What is there counts only if it is the file that a commit pointer names, by size and checksum. So any attempt may
+    put its own in its place, without a lock or sync, and nobody clears it away.
+    """
 
     shard_dir: Path
 
