@@ -30,7 +30,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
 from statestore.errors.run import SparkVersionError
-from statestore.recovery.metadata.routing import routing_numbers
+from statestore.recovery.metadata.state_metadata import routing_numbers
 
 CHECKPOINT_FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _ARROW_TYPE_ARGUMENTS: Final = signature(to_arrow_type).parameters

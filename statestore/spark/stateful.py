@@ -18,8 +18,13 @@ from statestore.processor.rehearsal import refuse_empty_classes, uses_wall_clock
 from statestore.processor.topology import Topology
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.metadata.routing import routing_numbers
-from statestore.recovery.metadata.state_metadata import ShardBy, StateMetadata, agree_on_metadata, new_state_id
+from statestore.recovery.metadata.state_metadata import (
+    ShardBy,
+    StateMetadata,
+    agree_on_metadata,
+    new_state_id,
+    routing_numbers,
+)
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import DEFAULT_RETAINED_VERSIONS, RecoveryOptions
 from statestore.spark.code_on_workers import check_code_on_workers

@@ -25,10 +25,10 @@ from statestore.recovery.location.durable_files import DurableFiles, RenamedFile
 from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES, MAX_NOTE_BYTES, write_document
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import FenceName, fence_name
-from statestore.recovery.making.new_state import MARKER_NAME, refuse_occupied
+from statestore.recovery.making.new_state import refuse_occupied
 from statestore.recovery.metadata import turn as turns
 from statestore.recovery.metadata.agreement import agree
-from statestore.recovery.metadata.state_metadata import METADATA_NAME, agree_on_metadata, read_metadata
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHED_NAME, agree_on_metadata, read_metadata
 from statestore.recovery.restore.from_deltas import open_delta
 from statestore.recovery.restore.from_snapshots import fetch_snapshot
 from statestore.recovery.snapshots.options import RecoveryOptions
@@ -93,7 +93,7 @@ def lengthen(location: DurableLocation, name: str, size_bytes: int = LONG_BYTES)
 
 
 NOTES: dict[str, tuple[str, Callable[[DurableLocation], object]]] = {
-    "mark of what is unfinished": (MARKER_NAME, refuse_occupied),
+    "mark of what is unfinished": (UNFINISHED_NAME, refuse_occupied),
 }
 DOCUMENTS: dict[str, tuple[str, Callable[[DurableLocation], object]]] = {
     "metadata": (METADATA_NAME, read_metadata),
@@ -119,7 +119,7 @@ def test_none_of_a_file_that_is_too_long_for_its_kind_is_read(location: Counting
 
 
 def test_a_mark_that_is_too_long_still_keeps_queries_away(location: CountingLocation) -> None:
-    lengthen(location, MARKER_NAME)
+    lengthen(location, UNFINISHED_NAME)
     with pytest.raises((StateUnfinishedError, DurableFileCorruptedError)):
         agree_on_metadata(location, METADATA)
     assert sum(location.read_bytes) == 0

@@ -7,9 +7,9 @@ import pytest
 from statestore.errors import NewStateError, TargetNotEmptyError
 from statestore.errors.new_state import KeyPlacementError, StateCheckError, UnknownRecordKeyError
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.making.new_state import MARKER_NAME, NewState
+from statestore.recovery.making.new_state import NewState
 from statestore.recovery.making.state_filling import ShardFilling
-from statestore.recovery.metadata.state_metadata import METADATA_NAME, read_metadata
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHED_NAME, read_metadata
 from tests.support.recovery.rescaling import KEYS, Contents, States, every_kind
 
 GLOBAL = "rates"
@@ -105,7 +105,7 @@ def test_metadata_is_written_last_and_makes_older_releases_refuse(tmp_path: Path
     assert len(set(metadata.routing)) == 3
     assert b'"format": 2' in (tmp_path / "new" / METADATA_NAME).read_bytes()
     assert b'"format": 1' in (tmp_path / "old" / METADATA_NAME).read_bytes()
-    assert not (tmp_path / "new" / MARKER_NAME).exists()
+    assert not (tmp_path / "new" / UNFINISHED_NAME).exists()
 
 
 class Killed(Exception):

@@ -3,7 +3,7 @@
 import pytest
 
 from statestore.errors.new_state import TooManyShardsError
-from statestore.recovery.metadata.routing import MAX_SHARDS, refuse_too_many_shards, routing_numbers, spark_hash
+from statestore.recovery.metadata.state_metadata import MAX_SHARDS, refuse_too_many_shards, routing_numbers, spark_hash
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,11 @@ from statestore.recovery.commit.pointer import initial_pointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
-from statestore.recovery.making.new_state import MARKER_NAME, NewState
+from statestore.recovery.making.new_state import NewState
 from statestore.recovery.making.state_filling import ShardFilling
 from statestore.recovery.metadata.state_metadata import (
     METADATA_NAME,
+    UNFINISHED_NAME,
     StateMetadata,
     agree_on_metadata,
     metadata_of_stores,
@@ -81,7 +82,7 @@ def test_what_was_filled_is_the_state(
         agree_on_metadata(location, StateMetadata("query", 3, "key", (7, 8, 9), STORES, (NODE,)))
     made.complete(filled)
     assert read_metadata(location) == metadata
-    assert not location.names(MARKER_NAME)
+    assert not location.names(UNFINISHED_NAME)
     for shard in range(3):
         assert contents(location, metadata, shard, tmp_path / "local") == writes_of(shard)
     assert initial_pointer(location, metadata.state_id, 1).store_times_ms == {

@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from statestore.recovery.metadata.routing import spark_hash
+from statestore.recovery.metadata.state_metadata import spark_hash
 
 
 def test_the_hash_is_sparks(spark: SparkSession) -> None:

@@ -15,8 +15,7 @@ from confluent_kafka.cimpl import murmur2
 from statestore.format.keys.window_key import encode_window_key
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.making.new_state import MARKER_NAME
-from statestore.recovery.metadata.state_metadata import read_metadata
+from statestore.recovery.metadata.state_metadata import UNFINISHED_NAME, read_metadata
 from tests.support.golden.kafka_streams import load_fixture
 from tests.support.kafka.changelog_application import COMPACT, WINDOWED, Application, Message, Refused
 from tests.support.tools.runs import document_in
@@ -130,7 +129,7 @@ def test_records_that_no_store_has_written(application: Application, refused: Re
     assert not application.target.exists()
     assert refused(application.to_state(WINDOW), ExitCode.DAMAGED, "offset 1")
     begun = {path.name for path in application.target.rglob("*") if path.is_file()}
-    assert begun == {MARKER_NAME}, "what was begun is no state"
+    assert begun == {UNFINISHED_NAME}, "what was begun is no state"
     application.send(topic, [Message(None)])
     assert refused(application.to_state("s:kv"), ExitCode.DAMAGED, "offset 2: it has no key")
     assert application.cluster.log_ends(topic, 1)[0].end_offset == 3

@@ -10,8 +10,7 @@ import pytest
 from statestore.errors import TargetNotEmptyError
 from statestore.errors.new_state import DirectoryInUseError
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.metadata.routing import MAX_SHARDS
-from statestore.recovery.metadata.state_metadata import read_metadata
+from statestore.recovery.metadata.state_metadata import MAX_SHARDS, read_metadata
 from tests.support.golden.kafka_streams import load_fixture
 from tests.support.tools.migrations import documents_of, tree
 from upgrade_tools.cli.app import main

@@ -17,8 +17,12 @@ from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.new_state import NewState, refuse_occupied
 from statestore.recovery.making.placement import Placement
 from statestore.recovery.making.state_filling import FilledShard, with_expiry_stores
-from statestore.recovery.metadata.routing import refuse_too_many_shards
-from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores, new_state_id
+from statestore.recovery.metadata.state_metadata import (
+    StateMetadata,
+    metadata_of_stores,
+    new_state_id,
+    refuse_too_many_shards,
+)
 from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.changelog_offsets import refuse_unused_offsets
 from upgrade_tools.migration.disk_space import estimated_bytes, refuse_without_room

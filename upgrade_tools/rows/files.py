@@ -28,8 +28,7 @@ import pyarrow.parquet as pq
 from statestore.bytestore.chunks import DEFAULT_ROWS, chunks, slices
 from statestore.format.binary_columns import row_sizes
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.metadata.routing import MAX_SHARDS
-from statestore.recovery.metadata.state_metadata import ShardBy
+from statestore.recovery.metadata.state_metadata import MAX_SHARDS, ShardBy
 from upgrade_tools.errors import RowFileError, RowFileExistsError
 from upgrade_tools.rows.rows import ROWS
 

@@ -70,7 +70,6 @@ class Changelog(Protocol):
 
     def append(self, key: bytes, stored: bytes | None, context: RecordContext, timestamp_ms: int | None = None) -> None:
         """Note that `key` was set to `stored`; `timestamp_ms` is a version's own, None leaves it to value or record."""
-        ...
 
     def read_from(self, store: ByteStore, context: RecordContext) -> WriteSet | None:
         """Return `store` if it notes all that is put into it from its first write on; None: all is to be appended."""

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from statestore.errors.state import DurableFileCorruptedError, DurableFileMissingError, SnapshotFormatError
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef, check_content
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef, check_content, durable_file
 from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES, digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import path_part
@@ -80,7 +80,7 @@ class Manifest:
             fields = json.loads(data.to_pybytes())
             if whole_number(fields["format"], 1) > MANIFEST_FORMAT:
                 raise SnapshotFormatError(where, found=fields["format"], known=MANIFEST_FORMAT)
-            files = tuple(_file(*file) for file in fields["files"])
+            files = tuple(SnapshotFile(path_part(name), durable_file(file)) for name, *file in fields["files"])
             if _DATABASE not in {file.local_name for file in files}:
                 # RocksDB would take a directory without it for a new database.
                 raise ValueError(f"it has no file {_DATABASE}")
@@ -96,10 +96,6 @@ class Manifest:
             )
         except MALFORMED as cause:
             raise DurableFileCorruptedError(where, cause=f"is not a snapshot's manifest ({cause!r})") from cause
-
-
-def _file(local_name: str, name: str, size_bytes: int, check: str) -> SnapshotFile:
-    return SnapshotFile(path_part(local_name), DurableFile(str(name), whole_number(size_bytes, 0), str(check)))
 
 
 def read_manifest(location: DurableLocation, pointer: CommitPointer, snapshot: SnapshotRef) -> Manifest:

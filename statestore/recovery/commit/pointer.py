@@ -68,6 +68,12 @@ class DurableFile(NamedTuple):
     digest: str
 
 
+def durable_file(recorded: list[object]) -> DurableFile:
+    """Return what json.loads made of one. Raises ValueError or TypeError if it is not that."""
+    name, size_bytes, check = recorded
+    return DurableFile(str(name), whole_number(size_bytes, 0), str(check))
+
+
 def check_content(where: str, file: DurableFile, size_bytes: int, found: str) -> None:
     """Raise DurableFileCorruptedError unless a file, with the digest `found`, is the one that was recorded."""
     if size_bytes != file.size_bytes:
@@ -280,7 +286,7 @@ def _check(pointer: CommitPointer) -> None:
 
 def _snapshot_from_json(fields: list[object]) -> SnapshotRef:
     version, name, size_bytes, check, delta, since = fields
-    manifest = _file_from_json([name, size_bytes, check])
+    manifest = durable_file([name, size_bytes, check])
     return SnapshotRef(whole_number(version, 1), manifest, str(delta), whole_number(since, 1))
 
 
@@ -289,17 +295,12 @@ def parse_pointers(text: str) -> list[CommitPointer]:
     return [CommitPointer.from_json(line) for line in text.splitlines() if line.strip()]
 
 
-def _file_from_json(recorded: list[object]) -> DurableFile:
-    name, size_bytes, check = recorded
-    return DurableFile(str(name), whole_number(size_bytes, 0), str(check))
-
-
 _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "state_id": path_part,
     "shard": lambda shard: whole_number(shard, 0),
     "version": lambda version: whole_number(version, 0),
     "snapshots": lambda snapshots: tuple(_snapshot_from_json(snapshot) for snapshot in snapshots),
-    "deltas": lambda deltas: tuple(_file_from_json(delta) for delta in deltas),
+    "deltas": lambda deltas: tuple(durable_file(delta) for delta in deltas),
     "skipped_records": lambda count: whole_number(count, 0),
     "stream_time_ms": lambda time_ms: whole_number(time_ms, -1),
     "stores": lambda times_ms: {str(name): whole_number(time_ms, -1) for name, time_ms in times_ms.items()},

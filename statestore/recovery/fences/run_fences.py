@@ -83,7 +83,7 @@ class RunFences:
         refusal: RunFencedError | None = None
         while True:
             # Another attempt of this run may have left a later one meanwhile.
-            epoch = max(left, self._epoch(names) or 0)
+            epoch = max([left, *(fence.epoch for fence in _fence_names(names) if fence.run == self.run)])
             if epoch == 0 or _is_shared(names, epoch, self.run):
                 left = self._leave_fence(pointer, head, names, known)
             elif max(_fence_names(names), default=FenceName(0, "")) <= FenceName(epoch, self.run):
@@ -100,11 +100,12 @@ class RunFences:
     def _names(self, pointer: CommitPointer) -> list[str]:
         return self.location.names(delta_directory(pointer.shard))
 
-    def _epoch(self, names: list[str]) -> int | None:
-        return max((fence.epoch for fence in _fence_names(names) if fence.run == self.run), default=None)
-
     def _leave_fence(self, pointer: CommitPointer, head: Written, names: list[str], known: dict[str, Fence]) -> int:
-        self._check_identity(pointer)
+        recorded = read_metadata(self.location)
+        if recorded is not None:
+            if recorded.state_id != pointer.state_id:
+                raise LocationMismatchError(str(self.location), recorded=pointer.state_id, found=recorded.state_id)
+            refuse_dropped(self.location, recorded, self.stores)
         epoch = self._next_epoch(pointer.shard, _fence_names(names))
         went_back = self._check_entry(pointer, head, names, known, epoch)
         if went_back:
@@ -122,15 +123,6 @@ class RunFences:
         )
         write_fence(self.location, pointer.shard, fence)
         return epoch
-
-    def _check_identity(self, pointer: CommitPointer) -> None:
-        """Raise unless the location still is that of the state, with the stores that the query was planned with."""
-        recorded = read_metadata(self.location)
-        if recorded is None:
-            return
-        if recorded.state_id != pointer.state_id:
-            raise LocationMismatchError(str(self.location), recorded=pointer.state_id, found=recorded.state_id)
-        refuse_dropped(self.location, recorded, self.stores)
 
     def _next_epoch(self, shard: int, fences: list[FenceName]) -> int:
         if not fences:

@@ -11,9 +11,6 @@ newest snapshot that is whole and the deltas since: nothing in it is not also in
 from __future__ import annotations
 
 import logging
-import os
-import shutil
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -32,7 +29,7 @@ from statestore.errors import FormatError, LocalDirectoryError, RecoveryError, S
 from statestore.errors.state import LocalDiskFullError, LocalStateCorruptedError, LocalStateLockedError
 from statestore.recovery.commit.manifest import Manifest
 from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
-from statestore.recovery.local.local_directory import LocalDirectory, make_shard_directory, try_lock
+from statestore.recovery.local.local_directory import LocalDirectory, discard, make_shard_directory, try_lock
 from statestore.recovery.local.marker import LocalMarker, files_digest, is_damaged, read_marker, write_marker
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.from_deltas import CommittedStore, WrittenDelta, restore
@@ -137,7 +134,7 @@ def open_local_copy(
             finally:
                 _close(opening, copy.database, path, usable=usable)
                 if not usable:
-                    _discard(path)
+                    discard(path)
             return
     raise LocalStateLockedError(f"shard {pointer.shard}", path=str(shard_dir))
 
@@ -173,12 +170,12 @@ def _rebuild(opening: _Opening, path: Path, progress: RestoreProgress | None) ->
     ways = ways_to_restore(pointer, damaged_snapshots(path.parent))
     for snapshot in ways:
         with local_disk_errors("local copy", str(path)):
-            _discard(path)
+            discard(path)
             path.mkdir()
         try:
             return _copy_of(opening, path, snapshot, progress)
         except (RecoveryError, LocalStateCorruptedError) as damage:
-            _discard(path)
+            discard(path)
             if snapshot is None:
                 raise
             note_damaged_snapshot(path.parent, snapshot.manifest.name)
@@ -186,7 +183,7 @@ def _rebuild(opening: _Opening, path: Path, progress: RestoreProgress | None) ->
                 raise
             _LOG.warning("shard %d: going on without the snapshot of %d: %s", pointer.shard, snapshot.version, damage)
         except BaseException:
-            _discard(path)
+            discard(path)
             raise
     raise AssertionError("there always is a way")
 
@@ -308,13 +305,4 @@ def _close(opening: _Opening, database: RocksDBDatabase, path: Path, *, usable: 
             write_marker(path, marker, durably=False)
     except (LocalStateCorruptedError, LocalDiskFullError, LocalDirectoryError, OSError) as damage:
         _LOG.warning("discarding the local copy: %s", damage)
-        _discard(path)
-
-
-def _discard(path: Path) -> None:
-    # Moved away first: whoever still has it open keeps its files, and the name is free at once.
-    with suppress(FileNotFoundError):
-        os.rename(path, path.with_name(f"{path.name}.discarded-{uuid.uuid4().hex}"))
-    for discarded in path.parent.glob(f"{path.name}.discarded-*"):
-        # Also those of a process that was killed before it was through.
-        shutil.rmtree(discarded, ignore_errors=True)
+        discard(path)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import stat
 import tempfile
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,11 +33,9 @@ class RunningThread(Protocol):
 
     def join(self, timeout: float | None = None) -> None:
         """Wait for its end, for so many seconds at most; None is without limit."""
-        ...
 
     def is_alive(self) -> bool:
         """Return whether it has not ended yet."""
-        ...
 
 
 class LocalDirectory:
@@ -90,6 +90,15 @@ def make_shard_directory(path: Path) -> None:
         if not stat.S_ISDIR(found.st_mode):
             # A link, which the user has put there, as it may lead to another disk: to a directory, or this fails.
             directory.mkdir(exist_ok=True)
+
+
+def discard(path: Path) -> None:
+    """Remove a directory, if it is there. Its name is free at once, and whoever has it open keeps its files."""
+    with suppress(FileNotFoundError):
+        os.rename(path, path.with_name(f"{path.name}.discarded-{uuid.uuid4().hex}"))
+    for discarded in path.parent.glob(f"{path.name}.discarded-*"):
+        # Also those of a process that was killed before it was through.
+        shutil.rmtree(discarded, ignore_errors=True)
 
 
 def _make_private(path: str | os.PathLike[str]) -> os.stat_result:

@@ -47,7 +47,6 @@ from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHE
 from statestore.recovery.metadata.turn import TURNS_DIRECTORY, turn
 
 _LOG = logging.getLogger(__name__)
-MARKER_NAME: Final = UNFINISHED_NAME
 _MARKER_FORMAT: Final = 1
 _NO_STATE: Final = frozenset({"lost+found", TURNS_DIRECTORY, AGREEMENT_DIRECTORY})
 """The first is in the root of a disk, and often not to be read."""
@@ -116,18 +115,18 @@ class NewState:
             earlier = _read_mark(location)
             _refuse_occupied(location, earlier)
             # First of all: who was there before may be about to end, and must not once anything of it is removed.
-            location.write(MARKER_NAME, to_durable_json(mark).encode())
+            location.write(UNFINISHED_NAME, to_durable_json(mark).encode())
             if earlier is not None:
                 _LOG.info("%s: removing what was written of a state that was not finished", location)
                 for shard in _shards_there(location):
                     _clear_shard(location, shard)
             if request is not None:
                 # Last: what was there before is nothing that the request has kept.
-                location.write(MARKER_NAME, to_durable_json({**mark, "request": request}).encode())
+                location.write(UNFINISHED_NAME, to_durable_json({**mark, "request": request}).encode())
             # A query that starts looks for the mark after it has left a file there: one of both sees the other.
             starting = location.names(AGREEMENT_DIRECTORY)
             if starting:
-                location.delete(MARKER_NAME)
+                location.delete(UNFINISHED_NAME)
                 raise TargetNotEmptyError(
                     str(location), found=f"what a query has begun that starts there ({starting[0]!r})"
                 )
@@ -154,7 +153,7 @@ class NewState:
                 if location.read(initial_name(shard), MAX_DOCUMENT_BYTES) is not None
             }
             if begun.is_complete:
-                location.delete(MARKER_NAME)
+                location.delete(UNFINISHED_NAME)
             else:
                 for shard in range(begun.shards):
                     if shard not in kept:
@@ -217,7 +216,7 @@ class NewState:
             for shard in range(0 if filled is None else self.metadata.shards):
                 write_initial_pointer(self.location, starts.get(shard, CommitPointer(state_id, shard)))
             write_document(self.location, METADATA_NAME, self.metadata.to_json().encode())
-            self.location.delete(MARKER_NAME)
+            self.location.delete(UNFINISHED_NAME)
 
 
 def refuse_occupied(location: DurableLocation, request: str | None = None) -> None:
@@ -275,7 +274,7 @@ def _clear_shard(location: DurableLocation, shard: int) -> None:
 
 
 def _read_mark(location: DurableLocation) -> _Unfinished | None:
-    data = location.read(MARKER_NAME, MAX_NOTE_BYTES)
+    data = location.read(UNFINISHED_NAME, MAX_NOTE_BYTES)
     if data is None:
         return None
     try:
@@ -289,5 +288,5 @@ def _read_mark(location: DurableLocation) -> _Unfinished | None:
         )
     except MALFORMED as cause:
         raise DurableFileCorruptedError(
-            location.path(MARKER_NAME), cause=f"does not say what was begun ({cause!r})"
+            location.path(UNFINISHED_NAME), cause=f"does not say what was begun ({cause!r})"
         ) from cause

@@ -27,8 +27,14 @@ from statestore.recovery.making.new_state import NewState
 from statestore.recovery.making.placement import KeyOf, Placement
 from statestore.recovery.making.rescale_report import Meter, OnProgress, RescaleReport, StoreReport
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, ShardFilling
-from statestore.recovery.metadata.routing import refuse_too_many_shards, routing_numbers
-from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, new_state_id, read_metadata
+from statestore.recovery.metadata.state_metadata import (
+    METADATA_NAME,
+    StateMetadata,
+    new_state_id,
+    read_metadata,
+    refuse_too_many_shards,
+    routing_numbers,
+)
 from statestore.recovery.shard_batch import ShardBatch
 
 
@@ -41,16 +47,12 @@ class Part(NamedTuple):
 
     def of(self, writes: list[LogicalWrite]) -> list[LogicalWrite]:
         """Return which of some versions belong to the part."""
-        after_ms, up_to_ms = self.after_ms, self.up_to_ms
-        if after_ms is None and up_to_ms is None:
-            return writes
-        return [
-            write
-            for write in writes
-            if write.timestamp_ms is not None
-            and (after_ms is None or write.timestamp_ms > after_ms)
-            and (up_to_ms is None or write.timestamp_ms <= up_to_ms)
-        ]
+        _, after_ms, up_to_ms = self
+        if after_ms is not None:
+            writes = [write for write in writes if write.timestamp_ms is not None and write.timestamp_ms > after_ms]
+        if up_to_ms is not None:
+            writes = [write for write in writes if write.timestamp_ms is not None and write.timestamp_ms <= up_to_ms]
+        return writes
 
 
 def parts(
@@ -167,22 +169,11 @@ def rescale(
 ) -> RescaleReport:
     """Make in `target`, which must be empty, a state with `shards` shards of the one that `pointers` have in `source`.
 
-    Args:
-        source: where the state is; it is not changed.
-        target: where the new state will be. What an earlier rescaling left there that did not end is removed.
-        shards: how many parts the key space will have.
-        pointers: one of each old shard, see `committed_pointers`.
-        key_of: how to find the record's key in the keys of stores; of those that are not there it is the key itself.
-        trust_keys: believe that of stores where nothing proves it, because there is one old shard only.
-        routing: Spark's group key of each new shard; None is one for each of as many state partitions.
-        work_dir: where shards are restored, in a temporary directory; None means that of the machine. Needs room for
-            one shard.
-        memory_bytes: about how much of what is to be written is held in memory.
-        on_progress: is called about once a second.
-        dry_run: read all and prove where it belongs, and write nothing.
-
-    Raises NewStateError, RecoveryError, LocationError, and ValueError for illegal arguments. Unless it returns,
-    `target` holds no state.
+    `pointers` are as `committed_pointers` returns them, `key_of` and `trust_keys` as Placement takes them. `routing` is
+    Spark's group key of each new shard; None is one for each of as many state partitions. `work_dir` and `memory_bytes`
+    are as of NewState; `on_progress` is called about once a second. `dry_run` reads all, proves where it belongs, and
+    writes nothing. Raises NewStateError, RecoveryError, LocationError, and ValueError for illegal arguments. Unless it
+    returns, `target` holds no state.
     """
     if type(shards) is not int or shards < 1:
         raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")

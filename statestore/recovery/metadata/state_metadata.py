@@ -22,12 +22,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
-from typing import Any
+from itertools import count
+from typing import Any, Final
 
 from statestore.bytestore.kinds.families import older_formats
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.upgrades.opening import is_downgrade, refuse_skipped_step
 from statestore.errors import FormatError, ShardCountChangedError, StoreFormatError, TopologyChangedError
+from statestore.errors.new_state import TooManyShardsError
 from statestore.errors.readable import shape_of
 from statestore.errors.state import CheckpointLocationError, DurableFileCorruptedError, StateUnfinishedError
 from statestore.format.json_fields import MALFORMED, whole_number
@@ -40,7 +42,6 @@ from statestore.recovery.location.durable_json import (
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import path_part
 from statestore.recovery.metadata.agreement import agree, forget_agreements, may_be_agreed
-from statestore.recovery.metadata.routing import refuse_too_many_shards, routing_numbers
 
 _LOG = logging.getLogger(__name__)
 _FORMAT = 1
@@ -366,3 +367,51 @@ def _differences(recorded: StateMetadata, asked: StateMetadata) -> list[str]:
         ),
         *(f"store {spec.name!r} is new" for spec in asked.stores if spec.name not in known),
     ]
+
+
+MAX_SHARDS: Final = 100_000
+"""How many shards a state may have: each has a number of its own in the metadata, which is found by trying."""
+_SPARK_SEED = 42
+_MASK = 0xFFFFFFFF
+
+
+def routing_numbers(shards: int, partitions: int) -> tuple[int, ...]:
+    """Return one distinct group key for each shard, such that shard s goes to partition `s % partitions`.
+
+    Spark places a group by Murmur3 of its key, modulo the number of state partitions. Small consecutive numbers collide
+    there and leave partitions idle. They are found once and recorded: later starts must look under the same keys.
+    """
+    if shards < 1 or partitions < 1:
+        raise ValueError(f"shards and partitions must be at least 1, not {shards} and {partitions}")
+    waiting: dict[int, list[int]] = {}
+    for shard in reversed(range(shards)):
+        waiting.setdefault(shard % partitions, []).append(shard)
+    numbers = [0] * shards
+    for number in count():
+        shards_of_partition = waiting.get(spark_hash(number) % partitions)
+        if shards_of_partition:
+            numbers[shards_of_partition.pop()] = number
+            if not any(waiting.values()):
+                return tuple(numbers)
+    raise AssertionError("unreachable")
+
+
+def refuse_too_many_shards(shards: int) -> None:
+    """Raise TooManyShardsError for more than MAX_SHARDS, whose numbers nobody would wait for."""
+    if shards > MAX_SHARDS:
+        raise TooManyShardsError(shards=shards, limit=MAX_SHARDS)
+
+
+def spark_hash(number: int) -> int:
+    """Return Spark SQL's `hash(cast(number as int))`, signed. Source: Murmur3_x86_32.hashInt."""
+    k1 = (_rotate_left((number & _MASK) * 0xCC9E2D51 & _MASK, 15) * 0x1B873593) & _MASK
+    h1 = (_rotate_left(_SPARK_SEED ^ k1, 13) * 5 + 0xE6546B64) & _MASK
+    h1 ^= 4  # the length of an int
+    h1 = ((h1 ^ (h1 >> 16)) * 0x85EBCA6B) & _MASK
+    h1 = ((h1 ^ (h1 >> 13)) * 0xC2B2AE35) & _MASK
+    h1 ^= h1 >> 16
+    return h1 - (1 << 32) if h1 >> 31 else h1
+
+
+def _rotate_left(word: int, bits: int) -> int:
+    return ((word << bits) | (word >> (32 - bits))) & _MASK

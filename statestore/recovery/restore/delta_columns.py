@@ -26,7 +26,7 @@ from statestore.format.key_groups import are_last
 from statestore.recovery.commit.delta import Delta, DeltaInfo
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.restore.from_deltas import READ_AT_ONCE_BYTES, open_delta
+from statestore.recovery.restore.from_deltas import READ_AT_ONCE_BYTES, joined_batches, open_delta
 
 MAX_HELD_BYTES: Final = 128 << 20
 """Of more records only the keys are held, and the rest is read again; of more keys a database is made, on disk."""
@@ -119,15 +119,10 @@ def _last_of_each(records: _Records) -> Iterator[pa.RecordBatch]:
         waiting.append(batch if kept.false_count == 0 else batch.filter(kept))
         rows, size_bytes = rows + waiting[-1].num_rows, size_bytes + waiting[-1].nbytes
         if rows >= DEFAULT_ROWS or size_bytes >= DEFAULT_BYTES:
-            yield _joined(waiting)
+            yield joined_batches(waiting)
             waiting, rows, size_bytes = [], 0, 0
     if rows:
-        yield _joined(waiting)
-
-
-def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    columns = zip(*(batch.columns for batch in batches), strict=True)
-    return pa.record_batch([pa.concat_arrays(column) for column in columns], names=_COLUMNS)
+        yield joined_batches(waiting)
 
 
 def _entries(

@@ -191,13 +191,14 @@ def _in_parts(batches: Iterable[tuple[str, pa.RecordBatch]]) -> Iterator[tuple[s
         for _, batch in group:
             part.append(batch)
             if sum(each.nbytes for each in part) >= READ_AT_ONCE_BYTES:
-                yield name, _joined(part)
+                yield name, joined_batches(part)
                 part = []
         if part:
-            yield name, _joined(part)
+            yield name, joined_batches(part)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def joined_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the records of several batches as one, all but which store they are of."""
     if len(batches) == 1:
         return batches[0]
     names = [name for name in batches[0].schema.names if name != "store"]

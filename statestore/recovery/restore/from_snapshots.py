@@ -35,25 +35,6 @@ def fetch_snapshot(
 ) -> Manifest:
     """Make `path`, an empty directory, the database of a snapshot; return its manifest. Raises as `read_manifest`."""
     manifest = read_manifest(location, pointer, snapshot)
-    _fetch(location, manifest, path, progress)
-    return manifest
-
-
-def note_damaged_snapshot(shard_dir: Path, manifest_name: str) -> None:
-    """Remember that a snapshot could not be restored: it is the last resort now, and the next one shares nothing."""
-    with open(shard_dir / _DAMAGED, "a", encoding="utf-8") as file:
-        file.write(manifest_name + "\n")
-
-
-def damaged_snapshots(shard_dir: Path) -> frozenset[str]:
-    """Return the manifests of the snapshots that were found damaged on this machine."""
-    try:
-        return frozenset((shard_dir / _DAMAGED).read_text(encoding="utf-8", errors="replace").splitlines())
-    except FileNotFoundError:
-        return frozenset()
-
-
-def _fetch(location: DurableLocation, manifest: Manifest, path: Path, progress: RestoreProgress | None) -> None:
     needed_by = f"the snapshot of shard {manifest.shard} at version {manifest.version}"
     total_bytes = manifest.size_bytes
 
@@ -74,6 +55,21 @@ def _fetch(location: DurableLocation, manifest: Manifest, path: Path, progress: 
             pool.shutdown(cancel_futures=True)
             raise
     _sync(path)
+    return manifest
+
+
+def note_damaged_snapshot(shard_dir: Path, manifest_name: str) -> None:
+    """Remember that a snapshot could not be restored: it is the last resort now, and the next one shares nothing."""
+    with open(shard_dir / _DAMAGED, "a", encoding="utf-8") as file:
+        file.write(manifest_name + "\n")
+
+
+def damaged_snapshots(shard_dir: Path) -> frozenset[str]:
+    """Return the manifests of the snapshots that were found damaged on this machine."""
+    try:
+        return frozenset((shard_dir / _DAMAGED).read_text(encoding="utf-8", errors="replace").splitlines())
+    except FileNotFoundError:
+        return frozenset()
 
 
 def _sync(path: Path) -> None:

@@ -24,15 +24,12 @@ class StateRestoreListener(Protocol):
 
     def on_restore_start(self, shard: int, store: str, starting_version: int, ending_version: int) -> None:
         """Take note that `store` is at `starting_version` and is brought to `ending_version`."""
-        ...
 
     def on_batch_restored(self, shard: int, store: str, batch_end_version: int, num_restored: int) -> None:
         """Take note of `num_restored` more entries: those of a snapshot, where it is an estimate, or of a delta."""
-        ...
 
     def on_restore_end(self, shard: int, store: str, total_restored: int) -> None:
         """Take note that the store is restored."""
-        ...
 
 
 class RestoreProgress:

@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -28,9 +26,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from statestore.errors import FormatError
-from statestore.format.json_fields import MALFORMED, whole_number
+from statestore.format.json_fields import MALFORMED
 from statestore.recovery.commit.figures import SnapshotFigures
-from statestore.recovery.commit.pointer import CommitPointer, DurableFile
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile, durable_file
+from statestore.recovery.local.local_directory import discard
 from statestore.recovery.location.durable_json import digest, file_digest
 from statestore.recovery.location.shard_files import (
     new_snapshot_name,
@@ -183,7 +182,7 @@ class PlannedSnapshot:
             for line in self._uploaded.read_bytes().splitlines():
                 # The last line of a process that was killed may be cut.
                 with suppress(FormatError, *MALFORMED):
-                    yield _durable_file(parse_checked_json(line))
+                    yield durable_file(parse_checked_json(line))
 
     def finish(self, manifest: DurableFile) -> None:
         """Remember that the upload is complete."""
@@ -192,7 +191,7 @@ class PlannedSnapshot:
     def result(self) -> DurableFile | None:
         """Return the manifest of the snapshot, None if it is not complete. Raises FormatError if that can't be told."""
         try:
-            return _durable_file(read_checked_json(self._result))
+            return durable_file(read_checked_json(self._result))
         except FileNotFoundError:
             return None
         except MALFORMED as damage:
@@ -234,15 +233,13 @@ class PlannedSnapshot:
 
     def clear(self) -> None:
         """Give up the snapshot that is under way; what was uploaded is garbage."""
-        # Moved away first: half of a checkpoint must not stand beside its plan.
-        with suppress(FileNotFoundError):
-            os.rename(self._home, self._home.with_name(f"snapshot.discarded-{uuid.uuid4().hex}"))
-        for discarded in self.shard_dir.glob("snapshot.discarded-*"):
-            shutil.rmtree(discarded, ignore_errors=True)
+        discard(self._home)  # which moves it away first: half of a checkpoint must not stand beside its plan
 
     def table_digests(self, plan: UploadPlan) -> dict[str, str]:
         """Return the checksum of each table of the checkpoint, by name: to recognise them, not to record it."""
-        known = self._known_digests()
+        known: dict[str, str] = {}
+        with suppress(FileNotFoundError, FormatError, *MALFORMED):  # all is hashed anew then
+            known = dict(read_checked_json(self._digests))
         tables = [self.checkpoint / name for name in plan.files if name.endswith(TABLE)]
         return {table.name: known.get(_identity(table)) or file_digest(table) for table in tables}
 
@@ -250,20 +247,8 @@ class PlannedSnapshot:
         """Remember the checksums of the checkpoint's tables, by name."""
         write_checked_json(self._digests, {_identity(self.checkpoint / name): check for name, check in files.items()})
 
-    def _known_digests(self) -> Mapping[str, str]:
-        try:
-            return dict(read_checked_json(self._digests))
-        except (FileNotFoundError, FormatError, *MALFORMED):
-            # All is hashed anew then.
-            return {}
-
     def _sizes(self) -> dict[str, int]:
         return {path.name: path.stat().st_size for path in sorted(self.checkpoint.iterdir())}
-
-
-def _durable_file(fields: list[object]) -> DurableFile:
-    name, size_bytes, check = fields
-    return DurableFile(str(name), whole_number(size_bytes, 0), str(check))
 
 
 def _identity(path: Path) -> str:

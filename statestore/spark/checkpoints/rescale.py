@@ -17,7 +17,7 @@ from statestore.recovery.making.rescale import committed_pointers, state_to_resc
 from statestore.recovery.making.rescale import rescale as rescale_location
 from statestore.recovery.making.rescale_report import OnProgress, RescaleReport
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES
-from statestore.recovery.metadata.routing import routing_numbers
+from statestore.recovery.metadata.state_metadata import routing_numbers
 from statestore.spark.checkpoints.checkpoint_pointers import read_pointers
 from statestore.spark.checkpoints.source_offsets import SourceOffsets, read_source_offsets
 from statestore.spark.sessions import is_connect, location_in, on_server

@@ -32,8 +32,7 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.placement import KeyOf, record_keys
 from statestore.recovery.making.rescale import committed_pointers, rescale
 from statestore.recovery.making.rescale_report import RescaleReport
-from statestore.recovery.metadata.routing import routing_numbers
-from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, read_metadata
+from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, read_metadata, routing_numbers
 from statestore.recovery.shard_batch import ShardedState
 from tests.support.golden.state import BUILDERS, HEADERS, STRING
 
