@@ -49,7 +49,10 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunFences:
-    """Leaves and checks the fences of one run, of letters and digits. `retained_versions` is for tools, or None."""
+    """Leaves and checks the fences of one run, shard by shard. `run` is letters and digits, at most 64.
+
+    `retained_versions` is recorded for the tools that remove garbage; None records nothing.
+    """
 
     location: DurableLocation
     run: str

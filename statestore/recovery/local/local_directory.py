@@ -82,7 +82,10 @@ class LocalDirectory:
 
 
 def make_shard_directory(path: Path) -> None:
-    """Make the directory of a shard and its state's, or close them to other users. Raises OSError."""
+    """Make the directory of a shard and its state's, or close them to other users. Raises OSError.
+
+    Whoever may get to what stands above them does not get to the state.
+    """
     # Given by the user, who may want it to be otherwise: as the umask says.
     path.parent.parent.mkdir(parents=True, exist_ok=True)
     for directory in (path.parent, path):

@@ -67,7 +67,10 @@ class LocalMarker(NamedTuple):
         return self
 
     def count_applied(self, chain: Sequence[str]) -> int | None:
-        """Return how many deltas of `chain` the copy is sure to hold; None if it is of no use to it."""
+        """Return how many deltas of `chain`, which begins with the one before them, the copy is sure to hold.
+
+        None if it holds anything that is not on it, or what can't be applied again.
+        """
         if self.delta not in chain:
             return None
         if self.applying is not None and not (self.repeatable and self.applying in chain):
