@@ -212,7 +212,6 @@ class ShardBatch:
         return UpgradeFigures(upgrade.entries_moved, upgrade.entries_left)
 
     def _sizes(self, written: Mapping[str, StoreFigures]) -> dict[str, SizeFigures]:
-        """Return what the stores that hold anything do with what was written to them."""
         sizes = {}
         for name, store in self.stores.items():
             # Write buffers take room also if they are empty.
@@ -223,25 +222,20 @@ class ShardBatch:
 
     @property
     def _restore_figures(self) -> RestoreFigures:
-        """What it took to open the batch."""
         restoring = None if self.copy is None else self.copy.restoring
         return RestoreFigures() if restoring is None else restoring.figures
 
     def _upload(self, written: FinishedDelta, epoch: int) -> DurableFile:
         name = new_delta_name(self.pointer.shard, self.pointer.version + 1, epoch, self.state.run)
         if isinstance(written.content, Path):
-            self._check_spilled(written.content, written.digest)
+            damaged = SpilledDeltaCorruptedError(f"shard {self.pointer.shard}", path=str(written.content))
+            try:
+                found = file_digest(written.content)
+            except OSError as cause:
+                raise damaged from cause
+            if found != written.digest:  # the disk did not keep what was written to it
+                raise damaged
             self.state.location.write_file(name, written.content)
         else:
             self.state.location.write(name, written.content)
         return DurableFile(name, written.size_bytes, written.digest)
-
-    def _check_spilled(self, path: Path, digest: str) -> None:
-        """Raise SpilledDeltaCorruptedError unless the disk kept what was written to it, whose digest this is."""
-        damaged = SpilledDeltaCorruptedError(f"shard {self.pointer.shard}", path=str(path))
-        try:
-            found = file_digest(path)
-        except OSError as cause:
-            raise damaged from cause
-        if found != digest:
-            raise damaged

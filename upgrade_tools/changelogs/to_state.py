@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -59,7 +59,7 @@ def make_state(
     specs = with_expiry_stores((changelog.spec for changelog in changelogs), expiry_headers or {})
     metadata = metadata_of_stores(specs, len(changelogs[0].logs), shard_by)
     made = NewState.claim(location, metadata, f"changelogs of {application_id}", work_dir=work_dir)
-    made = made.expiring_by(expiry_headers or {})
+    made = replace(made, expiry_headers=expiry_headers or {})
     filling = made.filling()
     source = _Changelogs(cluster, application_id, made, filling, accept_deleted, on_entries)
     restored: dict[str, list[RestoredStore]] = {changelog.spec.name: [] for changelog in changelogs}

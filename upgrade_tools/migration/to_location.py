@@ -57,7 +57,7 @@ def migrate_to_location(plan: Plan, on_progress: OnProgress | None = None) -> Mi
         directory = local_path(plan.request.target)
         if directory is not None:
             held.enter_context(lock_location(directory))
-        made = _claim(plan, metadata, location).expiring_by(plan.request.expiry_headers)
+        made = replace(_claim(plan, metadata, location), expiry_headers=plan.request.expiry_headers)
         filling = _PartFilling(plan, made, StepMeter(len(state.parts), on_progress), Tallies())
         if not made.is_complete:
             for shard in range(metadata.shards):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -113,7 +113,7 @@ def import_state(
             latest.see(part, spec, rows)
             on_entries("looking for the latest times", rows.num_rows)
     made = NewState.claim(target, metadata, f"the file {path.name}", work_dir=options.work_dir)
-    made = made.expiring_by(options.expiry_headers)
+    made = replace(made, expiry_headers=options.expiry_headers)
     filling, unexpired = made.filling(), Unexpired(latest)
     for part, spec, rows in _rows_of_stores(path, file_format, specs):
         try:

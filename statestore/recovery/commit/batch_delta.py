@@ -118,8 +118,6 @@ class BatchDelta:
 
 
 class _SpilledDelta:
-    """A delta file on local disk that is being written."""
-
     def __init__(self, path: Path, info: DeltaInfo, stores: Mapping[str, LoggedStore]) -> None:
         self._path = path
         self._shard = f"shard {info.shard}"

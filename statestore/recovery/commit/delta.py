@@ -184,7 +184,6 @@ def _parts(writes: Mapping[bytes, HeldWrite]) -> Iterator[tuple[list[bytes], lis
 
 
 def _stored(writes: Sequence[HeldWrite]) -> Sequence[Any]:
-    """Return the stored bytes of each write, None of a delete."""
     if set(map(type, writes)) == {bytes}:
         return writes
     return [write if write.__class__ is bytes else None if write.__class__ is Deleted else write[0] for write in writes]

@@ -207,7 +207,9 @@ class CommitPointer:
         except MALFORMED as cause:
             problem = str(cause)
             for name, value in self._record().items():
-                if not _is_json(value):
+                try:
+                    json.dumps(value)
+                except MALFORMED:
                     field_name, problem = name, f"{name}: {cause}"
         raise UnreadableCommitError(shard=self.shard, version=self.version, field=field_name, cause=problem)
 
@@ -263,16 +265,7 @@ def _field(found: Mapping[str, Any], name: str) -> Any:
         raise _FieldError(name, cause) from cause
 
 
-def _is_json(value: object) -> bool:
-    try:
-        json.dumps(value)
-    except MALFORMED:
-        return False
-    return True
-
-
 def _check(pointer: CommitPointer) -> None:
-    """Raise ValueError unless versions, snapshots and deltas fit together."""
     made = [snapshot.version for snapshot in pointer.snapshots]
     base = made[-2] if len(made) > 1 else 0
     if made != sorted(set(made)) or max(made, default=0) > pointer.version or pointer.base_version != base:

@@ -77,27 +77,21 @@ def _read_fence(location: DurableLocation, name: str, parsed: FenceName) -> Fenc
     try:
         fields = from_durable_json(location.read(name, MAX_NOTE_BYTES))
         retained_versions = fields.get("retained_versions")
-        fence = Fence(
-            *parsed,
-            whole_number(fields["version"], 0),
-            str(fields["host"]),
-            whole_number(fields["time_ms"], 0),
-            None if retained_versions is None else whole_number(retained_versions, 1),
-        )
-        return fence if fields.get("head") is None else _with_head(fence, fields["head"], fields["went_back"])
+        retained = None if retained_versions is None else whole_number(retained_versions, 1)
+        version, time_ms = whole_number(fields["version"], 0), whole_number(fields["time_ms"], 0)
+        fence = Fence(*parsed, version, str(fields["host"]), time_ms, retained)
+        if fields.get("head") is None:
+            return fence  # not all releases recorded it
+        head, went_back = str(fields["head"]), fields["went_back"]
+        written = parse_delta_name(head) or Written(0, 0)
+        if written.version != version or (version > 0 and written.epoch >= fence.epoch):
+            raise ValueError(f"no run went on from {head!r} at version {version}")
+        if type(went_back) is not bool:
+            raise ValueError(f"{went_back!r} does not say whether it went back")
+        return fence._replace(head=head, went_back=went_back)
     except (*MALFORMED, DurableFileCorruptedError):
         # It still fences. What it gave up is not known, so nothing is: a stale checkpoint must not pass for current.
         return Fence(*parsed, None)
-
-
-def _with_head(fence: Fence, head: object, went_back: object) -> Fence:
-    """Return the fence with what not all releases recorded. Raises ValueError."""
-    written = parse_delta_name(str(head)) or Written(0, 0)
-    if written.version != fence.from_version or (written.version > 0 and written.epoch >= fence.epoch):
-        raise ValueError(f"no run went on from {head!r} at version {fence.from_version}")
-    if type(went_back) is not bool:
-        raise ValueError(f"{went_back!r} does not say whether it went back")
-    return fence._replace(head=str(head), went_back=went_back)
 
 
 def write_fence(location: DurableLocation, shard: int, fence: Fence) -> None:

@@ -134,7 +134,6 @@ class Histories:
         return self._line_from(ancestors, epoch, has_made=has_made)
 
     def _line_from(self, ancestors: Sequence[Fence], open_at: int, *, has_made: bool = True) -> Line:
-        """Return a line of which not more than these fences is known."""
         readable = (fence for fences in self._by_epoch.values() for fence in fences if fence.from_version is not None)
         return Line(ancestors, open_at, [fence for fence in readable if fence.epoch <= open_at], has_made=has_made)
 
@@ -152,12 +151,10 @@ class Histories:
         return found[-1] if len({(fence.from_version, fence.head) for fence in found}) == 1 else None
 
     def _fences_of_writers(self, epoch: int) -> list[Fence]:
-        """Return those fences of an epoch whose runs have written deltas that are known."""
         writers = self._writers.get(epoch, ())
         return [fence for fence in self._by_epoch.get(epoch, []) if writer_of(fence.run) in writers]
 
     def _tips(self, epoch: int, deltas: Sequence[Written]) -> Iterator[Tip]:
-        """Yield the runs of an epoch, and where each stands."""
         fences, wrote = self._by_epoch.get(epoch, []), self._fences_of_writers(epoch)
         has_written = any(delta.epoch == epoch for delta in deltas)
         if len(fences) < 2 or (has_written and len(wrote) != 1):

@@ -104,40 +104,30 @@ class RunFences:
         return self.location.names(delta_directory(pointer.shard))
 
     def _leave_fence(self, pointer: CommitPointer, head: Written, names: list[str], known: dict[str, Fence]) -> int:
-        recorded = read_metadata(self.location)
-        if recorded is not None:
-            if recorded.state_id != pointer.state_id:
-                raise LocationMismatchError(str(self.location), recorded=pointer.state_id, found=recorded.state_id)
-            refuse_dropped(self.location, recorded, self.stores)
-        epoch = self._next_epoch(pointer.shard, _fence_names(names))
+        metadata = read_metadata(self.location)
+        if metadata is not None:
+            if metadata.state_id != pointer.state_id:
+                raise LocationMismatchError(str(self.location), recorded=pointer.state_id, found=metadata.state_id)
+            refuse_dropped(self.location, metadata, self.stores)
+        fences = _fence_names(names)
+        if fences and fences[-1].epoch >= MAX_EPOCH:
+            # A name with more digits would not be known for a fence, and so fence nobody.
+            raise LocationError(
+                str(self.location),
+                f"{fence_name(pointer.shard, fences[-1])} has the last epoch that there is, so no run can take over "
+                "from it. Epochs are counted one by one, so this is no fence of ours: see who has put it there, and "
+                "remove it",
+            )
+        epoch = fences[-1].epoch + 1 if fences else 1
         went_back = self._check_entry(pointer, head, names, known, epoch)
         if went_back:
             text = "%s: shard %d goes back to version %d, as accept_older_checkpoint says; what others have is given up"
             _LOG.warning(text, self.location, pointer.shard, pointer.version)
-        fence = Fence(
-            epoch,
-            self.run,
-            pointer.version,
-            socket.gethostname(),
-            time.time_ns() // 1_000_000,
-            self.retained_versions,
-            pointer.head,
-            went_back,
-        )
+        host, now_ms = socket.gethostname(), time.time_ns() // 1_000_000
+        recorded = (self.retained_versions, pointer.head, went_back)
+        fence = Fence(epoch, self.run, pointer.version, host, now_ms, *recorded)
         write_fence(self.location, pointer.shard, fence)
         return epoch
-
-    def _next_epoch(self, shard: int, fences: list[FenceName]) -> int:
-        if not fences:
-            return 1
-        if fences[-1].epoch >= MAX_EPOCH:
-            # A name with more digits would not be known for a fence, and so fence nobody.
-            raise LocationError(
-                str(self.location),
-                f"{fence_name(shard, fences[-1])} has the last epoch that there is, so no run can take over from it. "
-                "Epochs are counted one by one, so this is no fence of ours: see who has put it there, and remove it",
-            )
-        return fences[-1].epoch + 1
 
     def _check_entry(
         self, pointer: CommitPointer, head: Written, names: list[str], known: dict[str, Fence], epoch: int
@@ -151,18 +141,13 @@ class RunFences:
         if judgement is None:
             return False
         if not self.accept_older_checkpoint:
-            by, since, found = (
-                (histories.fence(judgement.epoch), pointer.version, judgement.version)
-                if isinstance(judgement, Behind)
-                else (judgement.by, judgement.since, None)
-            )
+            if isinstance(judgement, Behind):
+                by, since, found = histories.fence(judgement.epoch), pointer.version, judgement.version
+            else:
+                by, since, found = judgement.by, judgement.since, None
+            who, shard, version = "another run" if by is None else by.describe(), pointer.shard, pointer.version
             raise CheckpointBehindError(
-                str(self.location),
-                shard=pointer.shard,
-                version=pointer.version,
-                since=since,
-                by="another run" if by is None else by.describe(),
-                found=found,
+                str(self.location), shard=shard, version=version, since=since, by=who, found=found
             )
         check_needed_files(self.location, pointer, names)
         return True

@@ -83,8 +83,6 @@ class LocalCopy:
 
 @dataclass(frozen=True)
 class _Opening:
-    """What it takes to open a copy of a shard."""
-
     location: DurableLocation
     pointer: CommitPointer
     stores: Sequence[StoreSpec]
@@ -275,7 +273,6 @@ def _open_stores(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> dict
 
 
 def _catch_up(opening: _Opening, copy: LocalCopy) -> None:
-    """Apply the deltas of the pointer that the copy does not hold yet."""
     pointer = opening.pointer
     if copy.is_upgrading or copy.applied < len(pointer.deltas):
         copy.intent = LocalMarker(

@@ -326,7 +326,6 @@ class LocalFiles(DurableFiles):
 
 
 def _bounded_size(source: Any, max_bytes: int) -> int:
-    """Return the size of an open file. Raises FileTooLongError for one that is longer."""
     size_bytes: int = source.size()
     if size_bytes > max_bytes:
         raise FileTooLongError(size_bytes)

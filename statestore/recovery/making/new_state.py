@@ -59,8 +59,6 @@ EntryProof: TypeAlias = Callable[[StoreSpec, int, list[LogicalWrite]], None]
 
 
 class _Unfinished(NamedTuple):
-    """What `unfinished.json` says."""
-
     made_from: str
     state_id: str
     shards: int
@@ -85,11 +83,10 @@ class NewState:
     is_complete: bool = False
     """Whether an earlier run has made it a state, and left nothing to be done but to say so."""
     expiry_headers: Mapping[str, str] = field(default_factory=dict)
-    """The header by which entries of a store expire, by store: what says when is made of it, in a store beside."""
+    """The header by which entries of a store expire, by store: what says when is made of it, in a store beside.
 
-    def expiring_by(self, expiry_headers: Mapping[str, str]) -> NewState:
-        """Return the same with entries that expire by these headers; its metadata has the stores beside theirs."""
-        return replace(self, expiry_headers=expiry_headers)
+    The metadata has that store.
+    """
 
     @classmethod
     def claim(
@@ -118,7 +115,9 @@ class NewState:
             location.write(UNFINISHED_NAME, to_durable_json(mark).encode())
             if earlier is not None:
                 _LOG.info("%s: removing what was written of a state that was not finished", location)
-                for shard in _shards_there(location):
+                # All of which there are files, whoever has written them.
+                names = (directory.rpartition("/")[2] for directory in location.directories(SHARDS_DIRECTORY))
+                for shard in sorted(int(name) for name in names if name.isascii() and name.isdigit()):
                     _clear_shard(location, shard)
             if request is not None:
                 # Last: what was there before is nothing that the request has kept.
@@ -261,12 +260,6 @@ def _first_file(location: DurableLocation, directory: str) -> str | None:
     files = (entry.name for entry in location.entries(directory) if not entry.is_partial)
     below = (_first_file(location, name) for name in location.directories(directory) if name not in _NO_STATE)
     return next(files, None) or next(filter(None, below), None)
-
-
-def _shards_there(location: DurableLocation) -> list[int]:
-    """Return the shards of which there are files, whoever has written them."""
-    names = (directory.rpartition("/")[2] for directory in location.directories(SHARDS_DIRECTORY))
-    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
 
 def _clear_shard(location: DurableLocation, shard: int) -> None:

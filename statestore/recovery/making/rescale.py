@@ -226,8 +226,6 @@ class _Pass(NamedTuple):
 
 @dataclass(frozen=True)
 class _Move:
-    """One rescaling, of the state `old` to `new`."""
-
     old: StateMetadata
     new: StateMetadata
     placement: Placement
@@ -235,7 +233,6 @@ class _Move:
     meter: Meter
 
     def read(self, source: DurableLocation, pointers: Sequence[CommitPointer], filling: ShardFilling) -> None:
-        """Read all entries, and put each into its new shard."""
         copies: dict[str, list[Tally]] = {name: [] for name in self.old.global_stores}
         passes = self._passes(source, pointers)
         self.meter.begin("reading", sum(len(each.parts) for each in passes))
@@ -254,7 +251,6 @@ class _Move:
                 self.meter.shard_done()
 
     def check(self, made: NewState, filled: Sequence[FilledShard]) -> None:
-        """Read the new shards as a query would; raise StateCheckError unless they hold what they must."""
         self.meter.begin("checking", len(filled))
         for shard in filled:
             made.check(shard, lambda _, entries: self.meter.add(entries), self._prove_place)

@@ -6,7 +6,8 @@ stay for ever: so it is made beside them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
@@ -55,8 +56,6 @@ class FilledShard:
 
 @dataclass
 class _Filling:
-    """One shard: what is held in memory of it, and what was written and counted so far."""
-
     held: dict[str, list[LogicalWrite]] = field(default_factory=dict)
     held_bytes: int = 0
     deltas: list[DurableFile] = field(default_factory=list)
@@ -87,7 +86,7 @@ class ShardFilling:
         self._memory_bytes = memory_bytes
         self._expiry_headers = expiry_headers or {}
         self._held_bytes = 0
-        self._shards: dict[int, _Filling] = {}
+        self._shards: defaultdict[int, _Filling] = defaultdict(_Filling)
 
     def put(self, shard: int, store: str, writes: list[LogicalWrite]) -> None:
         """Add entries to a store of a shard. Raises FormatError for a malformed key of a window or session."""
@@ -97,7 +96,7 @@ class ShardFilling:
         if header is not None:
             spec = self._specs[store]
             self.put(shard, expiry_spec(spec).name, expiries(spec, writes, header))
-        filling = self._of(shard)
+        filling = self._shards[shard]
         latest_ms = self._layouts[store].latest_put_ms(writes)
         if latest_ms != NO_STREAM_TIME:
             self.advance_stream_time(shard, store, latest_ms)
@@ -107,7 +106,7 @@ class ShardFilling:
 
     def advance_stream_time(self, shard: int, store: str, stream_time_ms: int) -> None:
         """Note the stream time of a segmented store, which may have come from what is not in it any more."""
-        times_ms = self._of(shard).store_times_ms
+        times_ms = self._shards[shard].store_times_ms
         times_ms[store] = max(times_ms.get(store, -1), stream_time_ms)
 
     def flush(self) -> None:
@@ -117,7 +116,7 @@ class ShardFilling:
 
     def shard(self, shard: int) -> FilledShard:
         """Return what was written of a shard; what it still holds is written first."""
-        filling = self._of(shard)
+        filling = self._shards[shard]
         self._flush(shard)
         start = CommitPointer(
             self._state_id,
@@ -133,11 +132,8 @@ class ShardFilling:
         """Return what was written of each shard that got something, in order."""
         return [self.shard(shard) for shard in sorted(self._shards)]
 
-    def _of(self, shard: int) -> _Filling:
-        return self._shards.setdefault(shard, _Filling())
-
     def _hold(self, shard: int, store: str, writes: list[LogicalWrite], size_bytes: int) -> None:
-        filling = self._of(shard)
+        filling = self._shards[shard]
         filling.held.setdefault(store, []).extend(writes)
         added = size_bytes + _OVERHEAD_BYTES * len(writes)
         filling.held_bytes += added
@@ -191,17 +187,14 @@ def with_expiry_stores(specs: Iterable[StoreSpec], expiry_headers: Mapping[str, 
 
 def expiries(spec: StoreSpec, writes: Sequence[LogicalWrite], header: str) -> list[LogicalWrite]:
     """Return what is to be put beside some entries, by their header of this name; a malformed one does not count."""
-    return [note for write in writes for note in _notes(spec, write, header)]
-
-
-def _notes(spec: StoreSpec, write: LogicalWrite, header: str) -> Iterator[LogicalWrite]:
-    if write.stored is None:
-        return
-    header_bytes = split_stored(spec.format, write.stored).header_bytes or b""
-    try:
-        expiry_ms = expiry_in_headers(header_bytes, header)
-    except FormatError:
-        return
-    if expiry_ms is not None:
-        yield LogicalWrite(expiry_key(write.key), time_bytes(expiry_ms), None)
-        yield LogicalWrite(due_key(expiry_ms, write.key), b"", None)
+    notes = []
+    for key, stored, _ in writes:
+        header_bytes = None if stored is None else split_stored(spec.format, stored).header_bytes
+        try:
+            expiry_ms = expiry_in_headers(header_bytes or b"", header)
+        except FormatError:
+            continue
+        if expiry_ms is not None:
+            notes.append(LogicalWrite(expiry_key(key), time_bytes(expiry_ms), None))
+            notes.append(LogicalWrite(due_key(expiry_ms, key), b"", None))
+    return notes

@@ -193,7 +193,6 @@ def agree_on_metadata(
 
 
 def _is_changed(location: DurableLocation, recorded: StateMetadata | None) -> bool:
-    """Return whether something else is recorded by now. Raises StateUnfinishedError."""
     # The mark is looked for first: it goes when the metadata is there.
     unfinished = location.read(UNFINISHED_NAME, MAX_NOTE_BYTES) if recorded is None else None
     found = read_metadata(location)
@@ -209,7 +208,6 @@ def _metadata_to_record(
     *,
     accept_topology_change: bool | Collection[str],
 ) -> StateMetadata:
-    """Return what is to be recorded; it is what `recorded` is if nothing is to be changed."""
     if recorded is None:
         _refuse_unfinished(location)
         if {*location.directories("")} >= _CHECKPOINT_DIRECTORIES:

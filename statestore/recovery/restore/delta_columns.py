@@ -65,8 +65,6 @@ def columns_of_deltas(
 
 @dataclass(frozen=True)
 class _Records:
-    """The records of a store in all deltas, in order."""
-
     keys: pa.BinaryArray
     held: Sequence[pa.RecordBatch] | None
     """All of them, None if they are too many to be held."""
@@ -95,7 +93,6 @@ class _Records:
         return cls(pa.concat_arrays(keys), held, deltas, spec.name)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield them as they were written."""
         if self.held is not None:
             yield from self.held
             return
@@ -151,7 +148,6 @@ def _entries(
 
 
 def _is_live(layout: KindLayout, pointer: CommitPointer, columns: dict[str, pa.Array]) -> pa.BooleanArray | None:
-    """Return which entries have not expired; None if they never do."""
     if layout.segment_time_column is None:
         return None
     retention_ms, interval_ms = layout.spec.retention

@@ -37,7 +37,6 @@ from statestore.recovery.restore.progress import RestoreProgress
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
 class WrittenDelta:
     """The last delta that this machine wrote for a shard, on its own disk: the next batch need not fetch it.
 
@@ -45,7 +44,8 @@ class WrittenDelta:
     put its own in its place, without a lock or sync, and nobody clears it away.
     """
 
-    shard_dir: Path
+    def __init__(self, shard_dir: Path) -> None:
+        self._path = shard_dir / "written-delta.arrow"
 
     def keep(self, location: DurableLocation, content: pa.Buffer | Path, space: SpillSpace) -> None:
         """Keep a delta unless `location` is on this machine; a file is moved. What goes wrong is logged."""
@@ -69,10 +69,6 @@ class WrittenDelta:
         except OSError:
             return None
         return content if content is not None and digest(content) == file.digest else None
-
-    @property
-    def _path(self) -> Path:
-        return self.shard_dir / "written-delta.arrow"
 
 
 READ_AT_ONCE_BYTES: Final = 8 << 20

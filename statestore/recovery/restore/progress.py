@@ -74,14 +74,8 @@ class RestoreProgress:
         if due:
             rate = fetched_bytes / 1e6 / max(1e-9, time.monotonic() - self._started_s)
             done = 100 * fetched_bytes / max(1, of_bytes)
-            _LOG.info(
-                "shard %d: fetched %.0f of %.0f MB of its snapshot (%.0f %%, %.0f MB/s)",
-                self._shard,
-                fetched_bytes / 1e6,
-                of_bytes / 1e6,
-                done,
-                rate,
-            )
+            text = "shard %d: fetched %.0f of %.0f MB of its snapshot (%.0f %%, %.0f MB/s)"
+            _LOG.info(text, self._shard, fetched_bytes / 1e6, of_bytes / 1e6, done, rate)
 
     def count_read(self, size_bytes: int) -> None:
         """Count bytes of a delta."""
@@ -91,14 +85,8 @@ class RestoreProgress:
         """Say that all is restored."""
         elapsed_s = time.monotonic() - self._started_s
         entries = sum(self._restored.values())
-        _LOG.info(
-            "shard %d: restored version %d in %.2f s: %d entries, %.1f MB of snapshots",
-            self._shard,
-            self._ending_version,
-            elapsed_s,
-            entries,
-            self._bytes / 1e6,
-        )
+        text = "shard %d: restored version %d in %.2f s: %d entries, %.1f MB of snapshots"
+        _LOG.info(text, self._shard, self._ending_version, elapsed_s, entries, self._bytes / 1e6)
         self.figures = RestoreFigures(1, entries, self._bytes + self._delta_bytes, elapsed_s * 1e3)
         if self._listener is not None:
             for store, total in self._restored.items():

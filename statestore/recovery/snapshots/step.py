@@ -137,7 +137,6 @@ class SnapshotStep:
     def _go_on(
         self, upload: SnapshotUpload, committed: CommitPointer, copy: LocalCopy | None
     ) -> tuple[CommitPointer, SnapshotFigures]:
-        """Do the next that is to be done; `copy` is None if no new snapshot is to be begun."""
         planned = upload.planned
         figures = SnapshotFigures()
         plan = self._plan(planned)

@@ -121,31 +121,20 @@ class SnapshotUpload:
         with self._location.requests(_PARALLEL_UPLOADS, "statestore-upload") as pool:
             files = tuple(_in_parallel(pool, upload, plan.files))
         manifest = Manifest(plan.state_id, plan.shard, plan.version, plan.delta, plan.base, plan.entries, files)
-        planned.finish(self._write_manifest(plan, manifest))
-        planned.save_digests(
-            {file.local_name: file.durable.digest for file in files if file.local_name.endswith(TABLE)}
-        )
-        _LOG.info(
-            "shard %d: snapshot of version %d: %d files, %.1f MB, of which %.1f MB were uploaded",
-            plan.shard,
-            plan.version,
-            len(files),
-            manifest.size_bytes / 1e6,
-            sum(file.durable.size_bytes for file in files if file.local_name not in reused) / 1e6,
-        )
-
-    def _write_manifest(self, plan: UploadPlan, manifest: Manifest) -> DurableFile:
-        """Write the manifest, and read it once: from now on pointers name it."""
         data = manifest.to_json()
         file = DurableFile(f"{plan.directory}/{MANIFEST_NAME}", len(data), digest(data))
         write_document(self._location, file.name, data)
-        found = self._location.read(file.name, file.size_bytes)
-        if found is None or digest(found) != file.digest:
+        written = self._location.read(file.name, file.size_bytes)  # once: from now on pointers name it
+        if written is None or digest(written) != file.digest:
             raise DurableFileCorruptedError(self._location.path(file.name), cause="is not what was just written")
-        return file
+        planned.finish(file)
+        planned.save_digests({name: durable.digest for name, durable in files if name.endswith(TABLE)})
+        size_mb = manifest.size_bytes / 1e6
+        uploaded_mb = sum(durable.size_bytes for name, durable in files if name not in reused) / 1e6
+        text = "shard %d: snapshot of version %d: %d files, %.1f MB, of which %.1f MB were uploaded"
+        _LOG.info(text, plan.shard, plan.version, len(files), size_mb, uploaded_mb)
 
     def _find_files_to_reuse(self, plan: UploadPlan, pointer: CommitPointer) -> dict[str, DurableFile]:
-        """Return the files that need no upload, by their names in the checkpoint."""
         candidates = list(self.planned.uploads())
         base = next((snapshot for snapshot in pointer.snapshots if snapshot.manifest.name == plan.base), None)
         if base is not None and base.manifest.name not in damaged_snapshots(self.planned.shard_dir):
@@ -170,11 +159,8 @@ class SnapshotUpload:
         if damaged:
             note_damage(shard_dir / plan.copy)
             self.planned.clear()
-            raise LocalStateCorruptedError(
-                f"shard {plan.shard}",
-                path=str(shard_dir / plan.copy),
-                cause=f"tables that can't be read: {', '.join(damaged)}",
-            )
+            cause = f"tables that can't be read: {', '.join(damaged)}"
+            raise LocalStateCorruptedError(f"shard {plan.shard}", path=str(shard_dir / plan.copy), cause=cause)
 
 
 class _ProcessEndsError(Exception):
