@@ -94,9 +94,7 @@ class DeltaWriter:
     def __init__(self, sink: Any, info: DeltaInfo, stores: Mapping[str, LoggedStore]) -> None:
         metadata = {
             "format": DELTA_FORMAT,
-            "state_id": info.state_id,
-            "shard": info.shard,
-            "version": info.version,
+            **info._asdict(),  # state_id, shard and version
             "stores": {
                 name: {"format": logged.format.name, "stream_time_ms": logged.stream_time_ms}
                 for name, logged in stores.items()

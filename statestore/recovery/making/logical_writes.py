@@ -7,7 +7,7 @@ of a key into one write for each, in order of time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
@@ -84,14 +84,9 @@ def _with_shortest_size(store_format: StoreFormat, stored: bytes) -> bytes | Non
 def _versions(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> Iterator[LogicalWrite]:
     segments = Segments(store, *spec.retention, stream_time_ms)
     for key, intervals in intervals_by_key(spec, store):
-        yield from (LogicalWrite(key, *put) for put in _last_of_each_time(_puts(intervals, segments)))
-
-
-def _last_of_each_time(puts: Iterable[tuple[bytes | None, int]]) -> Iterator[tuple[bytes | None, int]]:
-    """Yield the puts without those that the next one replaces, of which a row of a tombstone may be left."""
-    for _, same in groupby(puts, key=itemgetter(1)):
-        *_, last = same
-        yield last
+        for _, of_one_time in groupby(_puts(intervals, segments), key=itemgetter(1)):
+            *_, last = of_one_time  # it replaces the others, of which a row of a tombstone may be left
+            yield LogicalWrite(key, *last)
 
 
 def _puts(intervals: list[Interval], segments: Segments) -> Iterator[tuple[bytes | None, int]]:

@@ -138,21 +138,16 @@ def record_keys(metadata: StateMetadata, key_of: Mapping[str, KeyOf] | None = No
             key_of_entry = _key_of(entry_keys)
             if key_of_entry is not None:
                 known.setdefault(store, key_of_entry)
-    for store in _stores_with_expiry(metadata):
-        # Where the keys of the store itself are not known to be those of records, neither are these: they go together.
-        known.setdefault(store + EXPIRY_SUFFIX, _within(expiring_key, known.get(store, _whole_key)))
-    return known
-
-
-def _stores_with_expiry(metadata: StateMetadata) -> list[str]:
-    """Return the stores with a time to live: only what says when entries expire is attached to no processor."""
     attached = {store for node in metadata.topology for store in node.get("stores", ())}
-    topology_stores = {
-        spec.name
-        for spec in metadata.stores
-        if spec.name not in attached and (spec.kind, spec.format) == (StoreKind.KEY_VALUE, StoreFormat.PLAIN)
-    }
-    return [spec.name for spec in metadata.stores if spec.name + EXPIRY_SUFFIX in topology_stores]
+    for spec in metadata.stores:
+        store = spec.name.removesuffix(EXPIRY_SUFFIX)
+        is_plain = (spec.kind, spec.format) == (StoreKind.KEY_VALUE, StoreFormat.PLAIN)
+        # Only what says when entries of a store expire is attached to no processor.
+        if is_plain and store != spec.name and store in names and spec.name not in attached:
+            # Where the keys of the store itself are not known to be those of records, neither are these: they go
+            # together.
+            known.setdefault(spec.name, _within(expiring_key, known.get(store, _whole_key)))
+    return known
 
 
 def _key_of(entry_keys: str) -> KeyOf | None:

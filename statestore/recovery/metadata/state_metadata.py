@@ -228,7 +228,14 @@ def _metadata_to_record(
             generation=recorded.generation,
             dropped=dropped,
         )
-    _check_wall_clock(location, recorded, asked)
+    if asked.wall_clock and not recorded.wall_clock:
+        # Spark fixes whether an operator has timers at the first start. One that has them can do without.
+        raise TopologyChangedError(
+            str(location),
+            differences=["a processor schedules punctuation by the wall clock, and none did at the first start"],
+            remedy="Spark can't give timers to a query that started without: use STREAM_TIME, or start anew with a new "
+            "state_location and a new checkpoint",
+        )
     _check_stores(location, recorded, asked)
     differences = _differences(recorded, asked)
     if not differences and recorded.stores == asked.stores and recorded.topology == asked.topology:
@@ -281,17 +288,6 @@ def _check_placement(location: DurableLocation, recorded: StateMetadata, asked: 
             str(location),
             differences=[f"records were placed by {recorded.shard_by}, now by {asked.shard_by}"],
             remedy=f'Start with shard_by="{recorded.shard_by}", or with a new state_location and a new checkpoint',
-        )
-
-
-def _check_wall_clock(location: DurableLocation, recorded: StateMetadata, asked: StateMetadata) -> None:
-    """Spark fixes whether an operator has timers at the first start. One that has them can do without."""
-    if asked.wall_clock and not recorded.wall_clock:
-        raise TopologyChangedError(
-            str(location),
-            differences=["a processor schedules punctuation by the wall clock, and none did at the first start"],
-            remedy="Spark can't give timers to a query that started without: use STREAM_TIME, or start anew with a new "
-            "state_location and a new checkpoint",
         )
 
 

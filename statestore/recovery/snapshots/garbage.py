@@ -92,12 +92,14 @@ def find_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, 
         if is_past(parse_snapshot_name(directory)):
             files = (entry for entry in location.entries(directory) if entry.name not in needed)
             garbage.extend(GarbageFile(file.name, file.size_bytes, "no retained snapshot has it") for file in files)
-    over = (entry for entry in entries if is_past(parse_collection_name(entry.name)))
+    fences = sorted((fence, entry) for entry in entries if (fence := parse_fence_name(entry.name)) is not None)
+    for _, entry in fences[:-_KEPT_FENCES]:
+        garbage.append(GarbageFile(entry.name, entry.size_bytes, "a fence long past"))
     # These last: what they announce, of which all that is left is garbage here too, is removed by then.
-    announced = [
-        GarbageFile(entry.name, entry.size_bytes, "announces a collection that was broken off") for entry in over
-    ]
-    return Garbage(Written(floor, epoch), [*garbage, *_old_fences(entries), *announced])
+    for entry in entries:
+        if is_past(parse_collection_name(entry.name)):
+            garbage.append(GarbageFile(entry.name, entry.size_bytes, "announces a collection that was broken off"))
+    return Garbage(Written(floor, epoch), garbage)
 
 
 def _count_beside(entries: Iterable[DurableEntry], version: int) -> int:
@@ -108,12 +110,6 @@ def _count_beside(entries: Iterable[DurableEntry], version: int) -> int:
     deltas = Counter(made.version for entry in entries if (made := parse_delta_name(entry.name)) is not None)
     alone = (count for count in range(_MOST_BESIDE) if deltas[version - 1 - count] <= 1)
     return next(alone, 0)
-
-
-def _old_fences(entries: Iterable[DurableEntry]) -> Iterator[GarbageFile]:
-    fences = sorted((fence, entry) for entry in entries if (fence := parse_fence_name(entry.name)) is not None)
-    for _, entry in fences[:-_KEPT_FENCES]:
-        yield GarbageFile(entry.name, entry.size_bytes, "a fence long past")
 
 
 def remove_garbage(location: DurableLocation, garbage: Iterable[GarbageFile]) -> None:
