@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from statestore.bytestore.engines.key_order import KeyOrder
@@ -68,9 +68,8 @@ class MemoryByteStore(ScannedStore):
         """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
         self._require_open()
         pairs = self._pairs
-        return self._hand_out(
-            _yield_all([(key, pairs[key]) for key in self._order.between(start, end, reverse=reverse)])
-        )
+        found = [(key, pairs[key]) for key in self._order.between(start, end, reverse=reverse)]
+        return self._hand_out(pair for pair in found)
 
     def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
         """Return the pairs of each range, in key order."""
@@ -98,12 +97,8 @@ class MemoryByteStore(ScannedStore):
         self.held_bytes -= len(key) + len(self._pairs.pop(key)) + _ENTRY_BYTES
 
     def _require_open(self) -> None:
-        if self._closed:
+        if self._closed:  # without a call: every access asks
             raise StoreClosedError(self.name)
-
-
-def _yield_all(pairs: list[Pair]) -> Generator[Pair, None, None]:
-    yield from pairs
 
 
 class MemoryDatabase:

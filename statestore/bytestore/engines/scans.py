@@ -1,12 +1,14 @@
-"""Scans: of the keys that begin with a prefix, and those that a byte store in memory has handed out."""
+"""Scans: of the keys that begin with a prefix, and those that a byte store has handed out."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from itertools import takewhile
+from typing import Any
 
-from statestore.bytestore.protocol import ByteStore, Pair
+from statestore.bytestore.protocol import ByteStore, Pair, Range
+from statestore.errors.state import StoreClosedError
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
@@ -25,12 +27,14 @@ def pairs_with_prefix(store: ByteStore, prefix: bytes, start: bytes | None = Non
     return takewhile(lambda pair: pair[0].startswith(prefix), pairs)
 
 
-class ScannedStore:
-    """A byte store of which scans may be under way when it is closed."""
+class ScannedStore(ByteStore):
+    """A byte store of which scans may be under way when it is closed; a store of its own has what is faster there."""
+
+    name = ""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._scans: weakref.WeakSet[Generator[Pair, None, None]] = weakref.WeakSet()
+        self._scans: weakref.WeakSet[Any] = weakref.WeakSet()
         self._closed = False
 
     @property
@@ -38,13 +42,29 @@ class ScannedStore:
         """Whether `close` has not been called yet."""
         return not self._closed
 
-    def _hand_out(self, scan: Generator[Pair, None, None]) -> Generator[Pair, None, None]:
-        """Return a scan, which is closed with the store."""
-        self._scans.add(scan)
-        return scan
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each key, None for those that have none."""
+        return [self.get(key) for key in keys]
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of `key`; None deletes it."""
+        self.write([(key, value)])
+
+    def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
+        """Return the pairs of each range, in key order."""
+        return [list(self.range(start, end)) for start, end in ranges]
 
     def close(self) -> None:
         """Close the store and its scans."""
         self._closed = True
         for scan in list(self._scans):
             scan.close()
+
+    def _hand_out(self, scan: Generator[Pair, None, None]) -> Generator[Pair, None, None]:
+        """Return a scan, which is closed with the store."""
+        self._scans.add(scan)
+        return scan
+
+    def _require_open(self) -> None:
+        if not self.is_open:
+            raise StoreClosedError(self.name)

@@ -7,17 +7,16 @@ order is that of whole keys, so scans go through the segments one after the othe
 from __future__ import annotations
 
 import time
-import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from statestore.bytestore.engines.scans import ScannedStore
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, segment_of, segment_prefix
-from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
+from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.bytestore.upgrades.upgrading import Upgradable, UpgradeProgress, sum_of
-from statestore.errors.state import StoreClosedError
 
 
-class SegmentDirectories:
+class SegmentDirectories(ScannedStore):
     """A ByteStore over one byte store for each segment; `create` opens that of a new segment, `remove` deletes one.
 
     A write that changes several segments is atomic in each, not as a whole.
@@ -30,17 +29,10 @@ class SegmentDirectories:
         create: Callable[[int], ByteStore],
         remove: Callable[[int], None],
     ) -> None:
-        self.name = name
+        super().__init__(name)
         self._segments = dict(sorted(existing.items()))
         self._create = create
         self._remove = remove
-        self._closed = False
-        self._scans: weakref.WeakSet[_Scan] = weakref.WeakSet()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether `close` has not been called yet."""
-        return not self._closed
 
     @property
     def segment_ids(self) -> list[int]:
@@ -56,14 +48,6 @@ class SegmentDirectories:
         self._require_open()
         segment = self._segments.get(segment_of(key)) if len(key) >= SEGMENT_ID_SIZE else None
         return None if segment is None else segment.get(key[SEGMENT_ID_SIZE:])
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each key, None for those that have none."""
-        return [self.get(key) for key in keys]
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        """Set the value of `key`; None deletes it. Raises ValueError if it does not begin with a segment's id."""
-        self.write([(key, value)])
 
     def write(self, changes: Iterable[Change]) -> None:
         """Apply all changes in order, a value of None deleting its key; those of one segment as one atomic write.
@@ -116,10 +100,6 @@ class SegmentDirectories:
         self._scans.add(scan)
         return iter(scan)
 
-    def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
-        """Return the pairs of each range, in key order."""
-        return [list(self.range(start, end)) for start, end in ranges]
-
     def approximate_num_entries(self) -> int:
         """Return the sum of the segments' estimates."""
         self._require_open()
@@ -156,15 +136,9 @@ class SegmentDirectories:
 
     def close(self) -> None:
         """Close the store and its iterators; the databases themselves stay open."""
-        self._closed = True
-        for scan in list(self._scans):
-            scan.close()
+        super().close()
         for segment in self._segments.values():
             segment.close()
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise StoreClosedError(self.name)
 
 
 class _Scan(Iterable[Pair]):

@@ -9,7 +9,6 @@ Source: KIP-1271, DualColumnFamilyAccessor of Kafka Streams, which drops the old
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
@@ -17,9 +16,9 @@ from typing import Protocol, runtime_checkable
 
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
+from statestore.bytestore.engines.scans import ScannedStore
 from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
 from statestore.errors import FormatError, StoreError
-from statestore.errors.state import StoreClosedError
 
 _MOVED_AT_ONCE = 500
 """How many entries `finish_upgrade` moves in one write at most: a slice of about a millisecond."""
@@ -90,11 +89,11 @@ def upgradable(store: ByteStore) -> Upgradable | None:
     return below
 
 
-class UpgradingByteStore:
+class UpgradingByteStore(ScannedStore):
     """A ByteStore over the column family of a new format, while that of an older one still has entries."""
 
     def __init__(self, database: FamilyDatabase, newer: str, older: str, convert: Convert, name: str) -> None:
-        self.name = name
+        super().__init__(name)
         self.entries_moved = 0
         """How many entries were moved since the store was opened, by reads and by `finish_upgrade`."""
         self._database = database
@@ -103,7 +102,6 @@ class UpgradingByteStore:
         self._newer = database.family(newer, name)
         self._older: ByteStore | None = database.family(older, name)
         self._convert = convert
-        self._scans: weakref.WeakSet[Generator[Pair, None, None]] = weakref.WeakSet()
         self._first_older: bytes = b""
         """No entry of the older family is below this key, so looking for the first one need not pass deleted ones."""
         self._drop_older_if_empty()
@@ -129,11 +127,7 @@ class UpgradingByteStore:
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the value of each key, None for those that have none; those found in the older family are moved."""
-        return self._newer.get_many(keys) if self._older is None else [self.get(key) for key in keys]
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        """Set the value of `key`; None deletes it. What the older family has of it goes."""
-        self.write([(key, value)])
+        return self._newer.get_many(keys) if self._older is None else super().get_many(keys)
 
     def write(self, changes: Iterable[Change]) -> None:
         """Apply all changes in order as one atomic write, a value of None deleting its key."""
@@ -160,13 +154,11 @@ class UpgradingByteStore:
         newer = self._newer.range(start, end, reverse=reverse)
         if self._older is None:
             return newer
-        scan = self._merge(newer, self._older.range(start, end, reverse=reverse), reverse)
-        self._scans.add(scan)
-        return scan
+        return self._hand_out(self._merge(newer, self._older.range(start, end, reverse=reverse), reverse))
 
     def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
         """Return the pairs of each range, in key order."""
-        return self._newer.range_many(ranges) if self._older is None else [list(self.range(*each)) for each in ranges]
+        return self._newer.range_many(ranges) if self._older is None else super().range_many(ranges)
 
     def approximate_num_entries(self) -> int:
         """Return the sum of both families' estimates."""
@@ -202,8 +194,7 @@ class UpgradingByteStore:
 
     def close(self) -> None:
         """Close the store and its iterators; the database itself stays open."""
-        for scan in list(self._scans):
-            scan.close()
+        super().close()
         self._newer.close()
         if self._older is not None:
             self._older.close()
@@ -246,7 +237,3 @@ class UpgradingByteStore:
         # A finished upgrade costs nothing, not even a call.
         for operation in ("get", "put", "write", "range", "delete_below"):
             setattr(self, operation, getattr(self._newer, operation))
-
-    def _require_open(self) -> None:
-        if not self.is_open:
-            raise StoreClosedError(self.name)

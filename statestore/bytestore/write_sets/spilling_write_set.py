@@ -8,14 +8,14 @@ go through the layers as they always do.
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Collection, Generator, ItemsView, Iterable, Iterator, Sequence
+from collections.abc import Collection, ItemsView, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, cast
 
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore
-from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
+from statestore.bytestore.engines.scans import ScannedStore
+from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, SpillSpace
 from statestore.bytestore.write_sets.write_set import (
     DELETED,
@@ -127,17 +127,16 @@ class SpillingWriteSet(WriteSet):
             self._spilled.close()
 
 
-class SpilledWrites:
+class SpilledWrites(ScannedStore):
     """A ByteStore whose writes stay in `disk`, which is empty at first, over `inner`, which is never written to."""
 
     def __init__(self, inner: ByteStore, disk: RocksDBByteStore) -> None:
-        self.name = inner.name
+        super().__init__(inner.name)
         self.inner = inner
         self._disk = disk
         self._deletes = 0
         # Of `inner`, keys below this one count as deleted.
         self._floor = b""
-        self._scans: weakref.WeakSet[Generator[Pair, None, None]] = weakref.WeakSet()
 
     @property
     def is_open(self) -> bool:
@@ -150,14 +149,6 @@ class SpilledWrites:
         if tagged is None:
             return self.inner.get(key) if key >= self._floor else None
         return tagged[1:] if tagged else None
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each key, None for those that have none."""
-        return [self.get(key) for key in keys]
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        """Set the value of `key`; None deletes it."""
-        self.write([(key, value)])
 
     def write(self, changes: Iterable[Change]) -> None:
         """Apply all changes in order, a value of None deleting its key; about a megabyte of them at once."""
@@ -182,13 +173,7 @@ class SpilledWrites:
         """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
         written = _strip_tags(self._disk.range(start, end, reverse=reverse))
         inner_start = max(start or b"", self._floor) if self._floor else start
-        scan = merge_pairs(written, self.inner.range(inner_start, end, reverse=reverse), reverse)
-        self._scans.add(scan)
-        return scan
-
-    def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
-        """Return the pairs of each range, in key order."""
-        return [list(self.range(start, end)) for start, end in ranges]
+        return self._hand_out(merge_pairs(written, self.inner.range(inner_start, end, reverse=reverse), reverse))
 
     @property
     def is_changed(self) -> bool:
@@ -217,14 +202,12 @@ class SpilledWrites:
 
     def approximate_size_bytes(self) -> int:
         """Return how much room what it stands on takes."""
-        if not self.is_open:
-            raise StoreClosedError(self.name)
+        self._require_open()
         return self.inner.approximate_size_bytes()
 
     def close(self) -> None:
         """Close the store and its iterators; what it stands on is its owner's to close."""
-        for scan in list(self._scans):
-            scan.close()
+        super().close()
         # Without the flush of a close, which may fail: nobody will read it again.
         self._disk.abandon()
 

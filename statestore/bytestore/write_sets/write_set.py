@@ -106,8 +106,7 @@ class WriteSet(ScannedStore):
 
     def delete_below(self, end: bytes) -> None:
         """Delete every key below `end`."""
-        if self._closed:
-            raise StoreClosedError(self.name)
+        self._require_open()
         for key in [key for key in self.changes if key < end]:
             del self.changes[key]
         self._forget_order()
@@ -115,14 +114,14 @@ class WriteSet(ScannedStore):
 
     def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
         """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
-        if self._closed:
-            raise StoreClosedError(self.name)
+        self._require_open()
         changes = self.changes
         pending = [(key, changes[key]) for key in self._order.between(start, end, reverse=reverse)]
         committed_start = max(start or b"", self._floor) if self._floor else start
         if committed_start is not None and self._is_behind_committed(committed_start):
             # As most scans of what is in order of time: the batch is all that is there of the time that it is about.
-            return self._hand_out(_puts(pending)) if pending else iter(())
+            puts = ((key, value) for key, value in pending if value.__class__ is not Deleted)
+            return self._hand_out(puts) if pending else iter(())  # type: ignore[arg-type]
         committed = self.inner.range(committed_start, end, reverse=reverse)
         if not pending:
             return committed
@@ -130,8 +129,7 @@ class WriteSet(ScannedStore):
 
     def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
         """Return the pairs of each range, in key order."""
-        if self._closed:
-            raise StoreClosedError(self.name)
+        self._require_open()
         floor, changes, between = self._floor, self.changes, self._order.between
         committed = self.inner.range_many([(max(start, floor), end) for start, end in ranges] if floor else ranges)
         if not changes:
@@ -170,15 +168,13 @@ class WriteSet(ScannedStore):
 
         A key that is overwritten counts twice until the batch is committed, as in RocksDB until it is compacted.
         """
-        if self._closed:
-            raise StoreClosedError(self.name)
+        self._require_open()
         deletes = list(map(type, self.changes.values())).count(Deleted)
         return max(0, self.inner.approximate_num_entries() + len(self.changes) - 2 * deletes)
 
     def approximate_size_bytes(self) -> int:
         """Return how much room the committed entries take, without what this batch writes."""
-        if self._closed:
-            raise StoreClosedError(self.name)
+        self._require_open()
         return self.inner.approximate_size_bytes()
 
     def _is_behind_committed(self, start: bytes) -> bool:
@@ -205,12 +201,6 @@ def merge_pairs(
         if key == last:
             continue
         last = key
-        if value.__class__ is not Deleted:
-            yield key, value  # type: ignore[misc]
-
-
-def _puts(pending: Iterable[tuple[bytes, bytes | Deleted]]) -> Generator[Pair, None, None]:
-    for key, value in pending:
         if value.__class__ is not Deleted:
             yield key, value  # type: ignore[misc]
 
