@@ -19,6 +19,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import rocksdict
@@ -100,8 +101,7 @@ class RocksDBDatabase:
 
     def write(self, changes: Mapping[str, Iterable[Change]]) -> None:
         """Apply the changes of several families as one atomic write."""
-        if self._db is None:
-            raise StoreClosedError(self.path)
+        self._require_open()
         # As lists, as it may take two batches to write them.
         held = {name: list(pairs) for name, pairs in changes.items()}
 
@@ -119,8 +119,7 @@ class RocksDBDatabase:
 
     def delete_below(self, families: Sequence[str], end: bytes) -> None:
         """Delete every key below `end` in several families, as one atomic write."""
-        if self._db is None:
-            raise StoreClosedError(self.path)
+        self._require_open()
 
         def fill(batch: rocksdict.WriteBatch) -> None:
             for name in families:
@@ -152,8 +151,7 @@ class RocksDBDatabase:
 
     def drop_family(self, name: str) -> None:
         """Drop a column family with all that is in it. Not `default`: RocksDB keeps that one."""
-        if self._db is None:
-            raise StoreClosedError(self.path)
+        self._require_open()
         with engine_errors(self.path, self.path):
             self._db.drop_column_family(name)
         # Scans of it go on, on the files that RocksDB keeps for them.
@@ -175,8 +173,7 @@ class RocksDBDatabase:
 
         Tables are hard links where the filesystem has them. RocksDB flushes first.
         """
-        if self._db is None:
-            raise StoreClosedError(self.path)
+        self._require_open()
         with engine_errors(self.path, self.path):
             rocksdict.Checkpoint(self._db).create_checkpoint(path)
 
@@ -196,6 +193,10 @@ class RocksDBDatabase:
             finally:
                 self._close()
 
+    def _require_open(self) -> None:
+        if self._db is None:
+            raise StoreClosedError(self.path)
+
     def _close(self) -> None:
         db, self._db = self._db, None
         try:
@@ -208,9 +209,11 @@ class RocksDBDatabase:
 
     def _wait_for_compactions(self) -> None:
         last_seen = began = time.monotonic()
-        while (running := self._compactions()) or any(store.has_compaction_due() for store in self._stores.values()):
+        # Of all families.
+        running = partial(self._db.property_int_value, "rocksdb.num-running-compactions")
+        while (is_running := running()) or any(store.has_compaction_due() for store in self._stores.values()):
             now = time.monotonic()
-            if running:
+            if is_running:
                 last_seen = now
             elif now - last_seen > _COMPACTION_START_S:
                 break
@@ -219,26 +222,21 @@ class RocksDBDatabase:
         if took_s > 1:
             _LOG.info("waited %.1f s for the compaction of %s", took_s, self.path)
 
-    def _compactions(self) -> int:
-        """Return how many compactions run, in all families."""
-        return int(self._db.property_int_value("rocksdb.num-running-compactions") or 0)
-
 
 class RocksDBByteStore:
     """A ByteStore over one column family of a RocksDBDatabase."""
 
     def __init__(self, database: RocksDBDatabase, name: str, family: Any) -> None:
         self.name = name
+        self._database = database
         self._path = database.path
         self._write_options = database.write_options
         self._family: Any = family
         self._family_name = name
-        self._write: Callable[[Mapping[str, Iterable[Change]]], None] = database.write
         # Each scan with the RocksDB iterator that it has yet to take: closing a generator that never ran does not make
         # it let go of its arguments.
         self._scans: weakref.WeakKeyDictionary[Generator[Pair, None, None], list[Iterator[Pair]]]
         self._scans = weakref.WeakKeyDictionary()
-        self._delete_below = database.delete_below
 
     @property
     def is_open(self) -> bool:
@@ -267,27 +265,24 @@ class RocksDBByteStore:
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of `key`; None deletes it."""
         try:
-            self._put(key, value)
+            if value is None:
+                self._family.delete(key, self._write_options)
+            else:
+                self._family.put(key, value, self._write_options)
         except Exception:
             # Done again in the way that translates errors and waits, as in get(): a put repeated is the same put.
             self._require_open()
-            self._write({self._family_name: [(key, value)]})
-
-    def _put(self, key: bytes, value: bytes | None) -> None:
-        if value is None:
-            self._family.delete(key, self._write_options)
-        else:
-            self._family.put(key, value, self._write_options)
+            self._database.write({self._family_name: [(key, value)]})
 
     def write(self, changes: Iterable[Change]) -> None:
         """Apply all changes in order as one atomic write, a value of None deleting its key."""
         self._require_open()
-        self._write({self._family_name: changes})
+        self._database.write({self._family_name: changes})
 
     def delete_below(self, end: bytes) -> None:
         """Delete every key below `end`, as one range delete."""
         self._require_open()
-        self._delete_below([self._family_name], end)
+        self._database.delete_below([self._family_name], end)
 
     def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
         """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""

@@ -43,6 +43,10 @@ Put: TypeAlias = tuple[bytes, "bytes | None", "int | None"]
 """A logged key, the stored value (None is the tombstone of a version), and from when a version is valid, in ms."""
 EntryParts: TypeAlias = tuple[bytes, "int | None", "int | None", bytes]
 """Plain key, start and end in ms, and stored value of an entry."""
+Joined: TypeAlias = tuple[bytes, "int | None"]
+"""A logged key, and from when a version is valid."""
+PlaceColumns: TypeAlias = tuple[pa.BinaryArray, pa.Int64Array, pa.Int64Array]
+"""Plain keys, starts and ends."""
 ConvertValue: TypeAlias = Callable[["bytes | None"], "bytes | None"]
 ConvertPair: TypeAlias = Callable[[bytes, bytes], bytes]
 Times: TypeAlias = tuple[int, int]
@@ -78,15 +82,15 @@ class UnsoundEnds(NamedTuple):
 
 
 class KindLayout(ABC):
-    """How a store of one kind lays out keys and entries. Made once for each store: see `layout_of`."""
+    """How a store of one kind lays out keys and entries, by default without times. Made by `layout_of`."""
 
-    suffix_size: ClassVar[int]
+    suffix_size: ClassVar[int] = 0
     """How many bytes of times stand behind the plain key in a logged key."""
-    has_timed_keys: ClassVar[bool]
+    has_timed_keys: ClassVar[bool] = False
     """Whether there are any."""
-    keeps_versions: ClassVar[bool]
+    keeps_versions: ClassVar[bool] = False
     """Whether what a put leaves depends on those before, and tombstones stay: entries stand in rows of versions."""
-    unended_segment: ClassVar[int | None]
+    unended_segment: ClassVar[int | None] = None
     """The id of the segment of entries that have no end yet; None if all have one."""
     put_time_column: ClassVar[str | None]
     """Which time of a put is that of `put_time_ms`: start_ms or end_ms; None for stores without time."""
@@ -105,9 +109,7 @@ class KindLayout(ABC):
         """Return what a put with this logged key says. Raises FormatError if it is not the key of one."""
 
     @abstractmethod
-    def join(
-        self, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None = None
-    ) -> tuple[bytes, int | None]:
+    def join(self, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None = None) -> Joined:
         """Return logged key and, of a version, from when it is valid: what `split` takes apart.
 
         What the kind does not have is left out of account, a missing `sequence` is 0. Raises ValueError for times that
@@ -164,9 +166,7 @@ class KindLayout(ABC):
         }
 
     @abstractmethod
-    def record_columns(
-        self, keys: pa.BinaryArray, timestamps_ms: pa.Int64Array
-    ) -> tuple[pa.BinaryArray, pa.Int64Array, pa.Int64Array]:
+    def record_columns(self, keys: pa.BinaryArray, timestamps_ms: pa.Int64Array) -> PlaceColumns:
         """Return plain keys, starts and ends of changelog records with such logged keys and timestamps.
 
         Raises FormatError for a key that is not of the kind.
@@ -198,10 +198,6 @@ class KindLayout(ABC):
 class _KeyValueLayout(KindLayout):
     """physical key = logged key = plain key."""
 
-    suffix_size = 0
-    has_timed_keys = False
-    keeps_versions = False
-    unended_segment = None
     put_time_column = None
     segment_time_column = None
     row_columns = ()
@@ -209,9 +205,7 @@ class _KeyValueLayout(KindLayout):
     def split(self, key: bytes, valid_from_ms: int | None = None) -> Place:
         return Place(key, None, None, None)
 
-    def join(
-        self, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None = None
-    ) -> tuple[bytes, int | None]:
+    def join(self, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None = None) -> Joined:
         return key, None
 
     def physical_key(self, key: bytes) -> bytes:
@@ -236,9 +230,7 @@ class _KeyValueLayout(KindLayout):
         columns = (pa.array(keys, pa.binary()), none, none, pa.array(stored, pa.binary()))
         return dict(zip(_ENTRY_TYPES, columns, strict=True))
 
-    def record_columns(
-        self, keys: pa.BinaryArray, timestamps_ms: pa.Int64Array
-    ) -> tuple[pa.BinaryArray, pa.Int64Array, pa.Int64Array]:
+    def record_columns(self, keys: pa.BinaryArray, timestamps_ms: pa.Int64Array) -> PlaceColumns:
         none = pa.nulls(len(keys), pa.int64())
         return keys, none, none
 
@@ -250,8 +242,6 @@ class _TimedKeyLayout(KindLayout):
     """physical key = segment id, plain key, times; the first time says which segment, and when the entry expires."""
 
     has_timed_keys = True
-    keeps_versions = False
-    unended_segment = None
 
     def __init__(self, spec: StoreSpec) -> None:
         super().__init__(spec)
@@ -293,14 +283,11 @@ class _TimedKeyLayout(KindLayout):
         columns = (*self._places(keys), pa.array([stored for _, stored in pairs], pa.binary()))
         return dict(zip(_ENTRY_TYPES, columns, strict=True))
 
-    def record_columns(
-        self, keys: pa.BinaryArray, timestamps_ms: pa.Int64Array
-    ) -> tuple[pa.BinaryArray, pa.Int64Array, pa.Int64Array]:
+    def record_columns(self, keys: pa.BinaryArray, timestamps_ms: pa.Int64Array) -> PlaceColumns:
         return self._places(keys)
 
-    def _places(self, keys: pa.BinaryArray) -> tuple[pa.BinaryArray, pa.Int64Array, pa.Int64Array]:
-        times_ms = self._times(keys)
-        return pc.binary_slice(keys, 0, -self.suffix_size), *times_ms
+    def _places(self, keys: pa.BinaryArray) -> PlaceColumns:
+        return pc.binary_slice(keys, 0, -self.suffix_size), *self._times(keys)
 
     def pairs_of_key(self, store: ByteStore, segment: bytes, key: bytes) -> Iterator[Pair]:
         # Between the first and the last time of a key, longer keys may stand, too.
@@ -328,11 +315,9 @@ class _WindowLayout(_TimedKeyLayout):
         plain, start_ms, sequence = split_window_key(key)
         return Place(plain, start_ms, min(start_ms + self._size_ms, MAX_TIME_MS), sequence)
 
-    def join(
-        self, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None = None
-    ) -> tuple[bytes, int | None]:
+    def join(self, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None = None) -> Joined:
         if start_ms is None:
-            raise _lacks("start_ms")
+            raise ValueError("it has no start_ms")
         return encode_window_key(key, start_ms, sequence or 0), None
 
     def put_time_ms(self, key: bytes, valid_from_ms: int | None = None) -> int:
@@ -373,11 +358,9 @@ class _SessionLayout(_TimedKeyLayout):
     def split(self, key: bytes, valid_from_ms: int | None = None) -> Place:
         return Place(*split_session_key(key), None)
 
-    def join(
-        self, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None = None
-    ) -> tuple[bytes, int | None]:
+    def join(self, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None = None) -> Joined:
         if start_ms is None or end_ms is None:
-            raise _lacks("start_ms" if start_ms is None else "end_ms")
+            raise ValueError(f"it has no {'start_ms' if start_ms is None else 'end_ms'}")
         return encode_session_key(key, start_ms, end_ms), None
 
     def put_time_ms(self, key: bytes, valid_from_ms: int | None = None) -> int:
@@ -402,8 +385,6 @@ class _SessionLayout(_TimedKeyLayout):
 class _VersionedLayout(KindLayout):
     """logged key = plain key; a row of bytes holds the latest version of a key, or all that ended in a segment."""
 
-    suffix_size = 0
-    has_timed_keys = False
     keeps_versions = True
     unended_segment = LATEST_SEGMENT
     put_time_column = "start_ms"
@@ -413,11 +394,9 @@ class _VersionedLayout(KindLayout):
     def split(self, key: bytes, valid_from_ms: int | None = None) -> Place:
         return Place(key, valid_from_ms, None, None)
 
-    def join(
-        self, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None = None
-    ) -> tuple[bytes, int | None]:
+    def join(self, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None = None) -> Joined:
         if start_ms is None:
-            raise _lacks("start_ms")
+            raise ValueError("it has no start_ms")
         if start_ms < 0:
             raise ValueError(f"it is valid from {start_ms}")
         return key, start_ms
@@ -443,9 +422,7 @@ class _VersionedLayout(KindLayout):
                 if stored is not None:
                     yield plain, valid_from_ms, valid_to_ms, stored
 
-    def record_columns(
-        self, keys: pa.BinaryArray, timestamps_ms: pa.Int64Array
-    ) -> tuple[pa.BinaryArray, pa.Int64Array, pa.Int64Array]:
+    def record_columns(self, keys: pa.BinaryArray, timestamps_ms: pa.Int64Array) -> PlaceColumns:
         return keys, timestamps_ms, pa.nulls(len(keys), pa.int64())
 
     def unsound_ends(self, starts_ms: pa.Int64Array, ends_ms: pa.Int64Array) -> UnsoundEnds:
@@ -468,7 +445,3 @@ LAYOUTS: Final[dict[StoreKind, type[KindLayout]]] = {
 def layout_of(spec: StoreSpec) -> KindLayout:
     """Return how a store is laid out. Raises KeyError for a kind that is not in the table."""
     return LAYOUTS[spec.kind](spec)
-
-
-def _lacks(name: str) -> ValueError:
-    return ValueError(f"it has no {name}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.values.store_format import StoreFormat
@@ -12,34 +12,34 @@ from statestore.format.values.store_format import StoreFormat
 class StoreType(str, Enum):
     """A kind of store in one format; of window stores also whether duplicates are retained."""
 
-    KV = "kv"
-    TS_KV = "ts-kv"
-    HEADERS_KV = "headers-kv"
-    WINDOW = "window"
-    WINDOW_DUP = "window-dup"
-    TS_WINDOW = "ts-window"
-    TS_WINDOW_DUP = "ts-window-dup"
-    HEADERS_WINDOW = "headers-window"
-    HEADERS_WINDOW_DUP = "headers-window-dup"
-    SESSION = "session"
-    HEADERS_SESSION = "headers-session"
-    VERSIONED = "versioned"
-    HEADERS_VERSIONED = "headers-versioned"
+    store_kind: StoreKind
+    """How keys are laid out."""
+    store_format: StoreFormat
+    """How values are laid out."""
+    retain_duplicates: bool
+    """Whether a window store keeps every value that is put for a key and window."""
 
-    @property
-    def store_kind(self) -> StoreKind:
-        """How keys are laid out."""
-        return _PARTS[self].kind
+    def __new__(cls, value: str, *parts: Any) -> StoreType:
+        """Make one of its name, kind and format; True behind them is for duplicates."""
+        made = str.__new__(cls, value)
+        made._value_ = value
+        made.store_kind, made.store_format, *duplicates = parts
+        made.retain_duplicates = any(duplicates)
+        return made
 
-    @property
-    def store_format(self) -> StoreFormat:
-        """How values are laid out."""
-        return _PARTS[self].format
-
-    @property
-    def retain_duplicates(self) -> bool:
-        """Whether a window store keeps every value that is put for a key and window."""
-        return _PARTS[self].retain_duplicates
+    KV = "kv", StoreKind.KEY_VALUE, StoreFormat.PLAIN
+    TS_KV = "ts-kv", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED
+    HEADERS_KV = "headers-kv", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS
+    WINDOW = "window", StoreKind.WINDOW, StoreFormat.PLAIN
+    WINDOW_DUP = "window-dup", StoreKind.WINDOW, StoreFormat.PLAIN, True
+    TS_WINDOW = "ts-window", StoreKind.WINDOW, StoreFormat.TIMESTAMPED
+    TS_WINDOW_DUP = "ts-window-dup", StoreKind.WINDOW, StoreFormat.TIMESTAMPED, True
+    HEADERS_WINDOW = "headers-window", StoreKind.WINDOW, StoreFormat.TIMESTAMPED_WITH_HEADERS
+    HEADERS_WINDOW_DUP = "headers-window-dup", StoreKind.WINDOW, StoreFormat.TIMESTAMPED_WITH_HEADERS, True
+    SESSION = "session", StoreKind.SESSION, StoreFormat.PLAIN
+    HEADERS_SESSION = "headers-session", StoreKind.SESSION, StoreFormat.WITH_HEADERS
+    VERSIONED = "versioned", StoreKind.VERSIONED, StoreFormat.PLAIN
+    HEADERS_VERSIONED = "headers-versioned", StoreKind.VERSIONED, StoreFormat.WITH_HEADERS
 
     @classmethod
     def of(cls, spec: StoreSpec) -> StoreType:
@@ -49,32 +49,11 @@ class StoreType(str, Enum):
     @classmethod
     def with_parts(cls, kind: StoreKind, store_format: StoreFormat, retain_duplicates: bool = False) -> StoreType:
         """Return the type of stores of this kind and format. Raises KeyError if there is none."""
-        return _TYPES[_Parts(kind, store_format, retain_duplicates)]
+        return _TYPES[kind, store_format, retain_duplicates]
 
     def in_format(self, store_format: StoreFormat) -> StoreType | None:
         """Return the type of the same kind in another format, None if it has no such format."""
-        return _TYPES.get(_PARTS[self]._replace(format=store_format))
+        return _TYPES.get((self.store_kind, store_format, self.retain_duplicates))
 
 
-class _Parts(NamedTuple):
-    kind: StoreKind
-    format: StoreFormat
-    retain_duplicates: bool = False
-
-
-_PARTS: Final[dict[StoreType, _Parts]] = {
-    StoreType.KV: _Parts(StoreKind.KEY_VALUE, StoreFormat.PLAIN),
-    StoreType.TS_KV: _Parts(StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED),
-    StoreType.HEADERS_KV: _Parts(StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS),
-    StoreType.WINDOW: _Parts(StoreKind.WINDOW, StoreFormat.PLAIN),
-    StoreType.WINDOW_DUP: _Parts(StoreKind.WINDOW, StoreFormat.PLAIN, True),
-    StoreType.TS_WINDOW: _Parts(StoreKind.WINDOW, StoreFormat.TIMESTAMPED),
-    StoreType.TS_WINDOW_DUP: _Parts(StoreKind.WINDOW, StoreFormat.TIMESTAMPED, True),
-    StoreType.HEADERS_WINDOW: _Parts(StoreKind.WINDOW, StoreFormat.TIMESTAMPED_WITH_HEADERS),
-    StoreType.HEADERS_WINDOW_DUP: _Parts(StoreKind.WINDOW, StoreFormat.TIMESTAMPED_WITH_HEADERS, True),
-    StoreType.SESSION: _Parts(StoreKind.SESSION, StoreFormat.PLAIN),
-    StoreType.HEADERS_SESSION: _Parts(StoreKind.SESSION, StoreFormat.WITH_HEADERS),
-    StoreType.VERSIONED: _Parts(StoreKind.VERSIONED, StoreFormat.PLAIN),
-    StoreType.HEADERS_VERSIONED: _Parts(StoreKind.VERSIONED, StoreFormat.WITH_HEADERS),
-}
-_TYPES: Final = {parts: store_type for store_type, parts in _PARTS.items()}
+_TYPES: Final = {(each.store_kind, each.store_format, each.retain_duplicates): each for each in StoreType}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final, Protocol
+from typing import Final
 
-from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
+from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase
 from statestore.bytestore.kinds.families import FAMILIES, older_formats, skips_a_step
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.upgrades.upgrading import Convert, FamilyDatabase, UpgradingByteStore
+from statestore.bytestore.upgrades.upgrading import Convert, UpgradingByteStore
 from statestore.errors import StoreFormatError
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import upgrade_between
@@ -28,22 +28,8 @@ FamilyName = Callable[[StoreFormat], str]
 """Names the column family of a store in a format: a layout's."""
 
 
-class OpenDatabase(FamilyDatabase, Protocol):
-    """A database of which all families are open."""
-
-    @property
-    def path(self) -> str:
-        """Where it is, for errors."""
-        ...
-
-    @property
-    def families(self) -> tuple[str, ...]:
-        """The names of its families."""
-        ...
-
-
 def open_store(
-    database: OpenDatabase, spec: StoreSpec, family_name: FamilyName, name: str, *, begins_upgrade: bool = False
+    database: RocksDBDatabase, spec: StoreSpec, family_name: FamilyName, name: str, *, begins_upgrade: bool = False
 ) -> ByteStore:
     """Return the byte store of `spec` in a database that has its family, as an upgrade if there is an older format.
 
@@ -72,7 +58,7 @@ def open_store(
     return UpgradingByteStore(database, wanted, family_name(nonempty[0]), convert, name)
 
 
-def finish_older_upgrades(database: OpenDatabase, spec: StoreSpec, family_name: FamilyName, name: str) -> None:
+def finish_older_upgrades(database: RocksDBDatabase, spec: StoreSpec, family_name: FamilyName, name: str) -> None:
     """Have the entries of a store that `open_store` would refuse in one older format: move them through the formats."""
     _, nonempty = _older_families(database, spec, family_name)
     while len(nonempty) > 1:
@@ -82,11 +68,12 @@ def finish_older_upgrades(database: OpenDatabase, spec: StoreSpec, family_name: 
 
 
 def _older_families(
-    database: OpenDatabase, spec: StoreSpec, family_name: FamilyName
+    database: RocksDBDatabase, spec: StoreSpec, family_name: FamilyName
 ) -> tuple[list[StoreFormat], list[StoreFormat]]:
     """Return the older formats that a store has a family of, the newest first, and those of them that have entries."""
     older = [known for known in older_formats(spec.kind, spec.format) if family_name(known) in database.families]
-    return older, [known for known in older if _has_entries(database, family_name(known))]
+    nonempty = [known for known in older if next(database.family(family_name(known)).range(None, None), None)]
+    return older, nonempty
 
 
 def refuse_downgrade(
@@ -136,7 +123,3 @@ def conversion(kind: StoreKind, older: StoreFormat, newer: StoreFormat) -> Conve
     convert_value = upgrade_between(older, newer)
     assert convert_value is not None  # `older` is one of older_formats()
     return LAYOUTS[kind].conversion(convert_value)
-
-
-def _has_entries(database: OpenDatabase, family: str) -> bool:
-    return next(database.family(family).range(None, None), None) is not None

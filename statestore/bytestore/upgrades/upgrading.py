@@ -9,13 +9,13 @@ Source: KIP-1271, DualColumnFamilyAccessor of Kafka Streams, which drops the old
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from typing import Protocol, runtime_checkable
 
 from statestore.bytestore.chunks import chunks
-from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
+from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase
 from statestore.bytestore.engines.scans import ScannedStore
 from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
 from statestore.errors import FormatError, StoreError
@@ -25,26 +25,6 @@ _MOVED_AT_ONCE = 500
 
 Convert = Callable[[bytes, bytes], bytes]
 """Turns the value of a key in the older format into one in the newer."""
-
-
-class FamilyDatabase(Protocol):
-    """What an upgrade needs of the database that holds both families."""
-
-    def family(self, name: str, store: str | None = None) -> ByteStore:
-        """Return the byte store over a family."""
-        ...
-
-    def write(self, changes: Mapping[str, Iterable[Change]]) -> None:
-        """Apply the changes of several families as one atomic write."""
-        ...
-
-    def delete_below(self, families: Sequence[str], end: bytes) -> None:
-        """Delete every key below `end` in several families, as one atomic write."""
-        ...
-
-    def drop_family(self, name: str) -> None:
-        """Drop a family with all that is in it."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -92,7 +72,7 @@ def upgradable(store: ByteStore) -> Upgradable | None:
 class UpgradingByteStore(ScannedStore):
     """A ByteStore over the column family of a new format, while that of an older one still has entries."""
 
-    def __init__(self, database: FamilyDatabase, newer: str, older: str, convert: Convert, name: str) -> None:
+    def __init__(self, database: RocksDBDatabase, newer: str, older: str, convert: Convert, name: str) -> None:
         super().__init__(name)
         self.entries_moved = 0
         """How many entries were moved since the store was opened, by reads and by `finish_upgrade`."""
