@@ -27,7 +27,7 @@ from statestore.spark.figures import ShardFigures
 from statestore.spark.shards.pack import Pack, unpack
 from statestore.spark.shards.shard_call import ShardCall
 from statestore.stores.key_value import TimestampedKeyValueStoreWithHeaders
-from statestore.stores.layers.changelogging import ChangeLoggingLayer
+from statestore.stores.layers.layer import ChangeLoggingLayer
 from turns import Clock, best
 from workload import KEYS, STORE, VALUE_SIZE_BYTES, CountAndKeep, counting_topology, records
 

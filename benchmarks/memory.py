@@ -32,7 +32,7 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
-from statestore.stores.layers.changelogging import ChangeLoggingLayer
+from statestore.stores.layers.layer import ChangeLoggingLayer
 
 RESULTS = Path(__file__).parent / "results" / "memory.json"
 BUDGET_BYTES = 64 << 20

@@ -40,7 +40,6 @@ from statestore.recovery.restore.progress import StateRestoreListener
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.entries.state_serdes import StateSerdes
-from statestore.stores.headers_bytes_store import HeaderBytesStore, HeadersBytesStore
 from statestore.stores.holders import (
     AggregationWithHeaders,
     ValueAndTimestamp,
@@ -52,6 +51,7 @@ from statestore.stores.iterator import Windowed
 from statestore.stores.key_value import KeyValueStore, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders
 from statestore.stores.session import ReadOnlySessionStoreWithHeaders, SessionStore, SessionStoreWithHeaders
 from statestore.stores.stores import Stores
+from statestore.stores.typed_store import HeaderBytesStore, HeadersBytesStore
 from statestore.stores.versioned import ResultOrder, VersionedKeyValueStore, VersionedKeyValueStoreWithHeaders
 from statestore.stores.window import TimestampedWindowStore, TimestampedWindowStoreWithHeaders, WindowStore
 

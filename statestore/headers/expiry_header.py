@@ -21,7 +21,7 @@ from statestore.errors import FormatError
 from statestore.format.binary_columns import Integers, is_valid, numbers_at_each_byte, positions_and_bytes, row_sizes
 from statestore.format.keys.window_key import MAX_TIME_MS, check_time
 from statestore.format.records.header_bytes import last_header_value
-from statestore.format.records.header_edits import last_header_column
+from statestore.format.records.header_lists import last_header_column
 
 __all__ = ["EXPIRY_HEADER", "expiry_time", "expiry_value"]
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from statestore.format.binary_columns import as_binary_array, as_column
 from statestore.format.key_groups import KeyGroups
 from statestore.format.records.header_columns import decode_header_column, encode_header_column
-from statestore.format.records.header_edits import add_header_column, last_header_column, remove_header_column
+from statestore.format.records.header_lists import add_header_column, last_header_column, remove_header_column
 
 ORIGIN: Final = pa.schema(
     [

@@ -2,11 +2,10 @@
 
 stores          Stores: the factories of all others; supplier, builder: what a user says of one, and its layers
 key_value, versioned, window, session
-                the stores; typed_store, readable_store: what they share; headers_bytes_store: those with headers
-parts           what a store is made of; lineage: builders that were thrown away
+                the stores; readable_store, typed_store: what they share; lineage: builders that were thrown away
 holders, iterator
                 what users hold
-read_forms      the forms of calling a read; segment_columns: windows and sessions in columns
+segment_columns windows and sessions in segments, and in columns
 metered         the outermost layer, with its metrics; layers: what stands below a store
 entries         how entries become bytes and back
 

@@ -21,13 +21,12 @@ from statestore.stores.entries.entry_codec import EntryCodec
 from statestore.stores.entries.state_serdes import StateSerdes
 from statestore.stores.key_value import KeyValueStore
 from statestore.stores.layers.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, WrittenFor
-from statestore.stores.layers.changelogging import ChangeLoggingLayer
 from statestore.stores.layers.expiring import ExpiringLayer, Expiry, OneTime, TimeToLive
-from statestore.stores.layers.retaining import RetainingLayer
+from statestore.stores.layers.layer import ChangeLoggingLayer, RetainingLayer
 from statestore.stores.lineage import Derivable, derives
 from statestore.stores.metered import measure_operations
 from statestore.stores.metrics import StoreMetrics
-from statestore.stores.parts import SegmentedParts, StoreParts, StoreStack, VersionedParts
+from statestore.stores.readable_store import SegmentedParts, StoreParts, StoreStack, VersionedParts
 from statestore.stores.supplier import BytesStoreSupplier, Duration, KeyValueBytesStoreSupplier
 from statestore.stores.typed_store import TypedStore
 

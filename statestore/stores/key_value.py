@@ -24,12 +24,11 @@ from statestore.format.values.store_format import StoreFormat
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.stores.entries.entry_columns import HeldColumns
-from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator
 from statestore.stores.readable_store import ReadableStore
 from statestore.stores.segment_columns import times_of
-from statestore.stores.typed_store import TypedStore
+from statestore.stores.typed_store import HeadersBytesStore, TypedStore
 
 K = TypeVar("K")
 V = TypeVar("V")

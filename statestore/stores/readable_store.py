@@ -1,19 +1,64 @@
-"""What can be done with every store that can only be read: serdes, errors that name the store, iterators."""
+"""What can be done with every store that can only be read, and what a store is made of: serdes, errors, iterators."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final, NoReturn, TypeVar
 
 import pyarrow as pa
 
-from statestore.bytestore.protocol import Pair
+from statestore.bytestore.kinds.segments import Segments
+from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.protocol import ByteStore, Pair
+from statestore.bytestore.record_context import RecordContext
 from statestore.errors import DeserializationError, FormatError, StoreError
 from statestore.errors.state import StoreClosedError
 from statestore.format.binary_columns import as_one_array
+from statestore.recovery.commit.changelog import Changelog
+from statestore.stores.entries.entry_codec import EntryCodec
 from statestore.stores.entries.entry_columns import EntryColumns, HeldColumns
 from statestore.stores.iterator import StoreIterator
-from statestore.stores.parts import SegmentedParts, StoreParts
+from statestore.stores.layers.layer import Drops, Expires, HoldsBack
+from statestore.stores.supplier import in_milliseconds
+
+
+@dataclass(frozen=True)
+class StoreStack:
+    """The byte stores under a typed store: layers, down to the bytes that a driver provides."""
+
+    top: ByteStore
+    """The outermost one: what the typed store reads and writes."""
+    retaining: Drops | None = None
+    cache: HoldsBack | None = None
+    expiring: Expires | None = None
+
+
+@dataclass(frozen=True)
+class StoreParts:
+    """What every typed store has."""
+
+    spec: StoreSpec
+    entries: EntryCodec
+    stack: StoreStack
+
+
+@dataclass(frozen=True)
+class SegmentedParts(StoreParts):
+    """What a store of windows or sessions has."""
+
+    segments: Segments
+
+
+@dataclass(frozen=True)
+class VersionedParts(SegmentedParts):
+    """What a versioned store has, which logs by itself: its layers see versions, not bytes."""
+
+    changelog: Changelog | None
+    written_for: RecordContext
+    """The record that is logged with a write."""
+
 
 E = TypeVar("E")
 
@@ -151,3 +196,39 @@ class SegmentedReadableStore(ReadableStore):
     def first_visible_ms(self) -> int:
         """The earliest window start, or session end, that is shown, in milliseconds since the epoch."""
         return self._segments.first_visible_ms
+
+
+_TIME = "_ms"
+
+
+class ReadForms:
+    """What an overloaded method takes: a tuple of names for each form. Names that end with `_ms` are of times."""
+
+    def __init__(self, method: str, *forms: tuple[str, ...]) -> None:
+        self._method = method
+        self._forms = forms
+        self._times = {len(form): tuple(at for at, name in enumerate(form) if name.endswith(_TIME)) for form in forms}
+        """Where the times are, by how many arguments there are: no two forms are of equal length."""
+
+    def arguments(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the arguments in the order of the form that they fit, times in milliseconds.
+
+        Raises TypeError, naming the forms, if they fit none.
+        """
+        count = len(given)
+        if not named and count in self._times:
+            for at in self._times[count]:
+                if isinstance(given[at], timedelta):
+                    break
+            else:
+                return given  # most reads
+        for form in self._forms:
+            if len(form) == count + len(named) and named.keys() == {*form[count:]}:
+                found = (*given, *(named[name] for name in form[count:]))
+                return tuple(
+                    in_milliseconds(argument) if name.endswith(_TIME) else argument
+                    for name, argument in zip(form, found, strict=True)
+                )
+        forms = " or ".join(f"({', '.join(form)})" for form in self._forms)
+        got = ", ".join([*("..." for _ in given), *(f"{name}=..." for name in named)])
+        raise TypeError(f"{self._method} takes {forms}, got ({got})")

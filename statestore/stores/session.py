@@ -23,15 +23,20 @@ from statestore.format.values.store_format import StoreFormat
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.stores.entries.entry_columns import HeldColumns
-from statestore.stores.entries.segment_scan import Parsed, scan_segments, upper_bound
-from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
-from statestore.stores.read_forms import ReadForms
-from statestore.stores.readable_store import SegmentedReadableStore
-from statestore.stores.segment_columns import get_segmented, put_segmented, scan_segmented, times_of
+from statestore.stores.readable_store import ReadForms, SegmentedReadableStore
+from statestore.stores.segment_columns import (
+    Parsed,
+    get_segmented,
+    put_segmented,
+    scan_segmented,
+    scan_segments,
+    times_of,
+    upper_bound,
+)
 from statestore.stores.supplier import Duration, in_milliseconds
-from statestore.stores.typed_store import TypedStore
+from statestore.stores.typed_store import HeadersBytesStore, TypedStore
 
 K = TypeVar("K")
 A = TypeVar("A")

@@ -15,12 +15,15 @@ from statestore.bytestore.record_context import ProcessingContext
 from statestore.bytestore.upgrades.upgrading import UpgradeProgress, upgradable
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.value_timestamp import UNKNOWN_TIMESTAMP_MS
+from statestore.format.values.value_timestamp_headers import (
+    convert_from_plain_to_header_format,
+    convert_to_header_format,
+)
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.stores.entries.codec import ValueCodec
 from statestore.stores.metrics import StoreMetrics
-from statestore.stores.parts import StoreParts, StoreStack
-from statestore.stores.readable_store import WRITES, ReadableStore
+from statestore.stores.readable_store import WRITES, ReadableStore, StoreParts, StoreStack
 
 T = TypeVar("T")
 
@@ -150,3 +153,17 @@ class TypedStore(ReadableStore):
         if self._keys is None:
             return self._key_bytes(key), self._encode(holder)
         return self._keys.entry(key, holder)
+
+
+class HeadersBytesStore:
+    """Marks the stores whose bytes have headers; turns stored values without headers into ones with empty headers.
+
+    None stays None. What is on disk is recorded: `StoreSpec.format`.
+    """
+
+    convert_to_header_format = staticmethod(convert_to_header_format)
+    convert_from_plain_to_header_format = staticmethod(convert_from_plain_to_header_format)
+
+
+HeaderBytesStore = HeadersBytesStore
+"""The KIP's text spells it both ways."""

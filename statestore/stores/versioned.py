@@ -15,14 +15,11 @@ from statestore.bytestore.kinds.versioned_rows import NOT_PUT, FoundVersion, Ver
 from statestore.format.keys.window_key import MAX_TIME_MS, check_time
 from statestore.format.values.store_format import StoreFormat
 from statestore.headers.record_headers import Headers
-from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders, VersionedRecord, VersionedRecordWithHeaders
 from statestore.stores.iterator import StoreIterator
-from statestore.stores.parts import VersionedParts
-from statestore.stores.read_forms import ReadForms
-from statestore.stores.readable_store import ReadableStore
+from statestore.stores.readable_store import ReadableStore, ReadForms, VersionedParts
 from statestore.stores.supplier import Duration
-from statestore.stores.typed_store import TypedStore
+from statestore.stores.typed_store import HeadersBytesStore, TypedStore
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -25,10 +25,8 @@ from statestore.format.values.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import Changelog
 from statestore.stores.layers.caching import CachingLayer, WrittenFor
-from statestore.stores.layers.changelogging import ChangeLoggingLayer
 from statestore.stores.layers.expiring import ExpiringLayer, Expiry, TimeToLive
-from statestore.stores.layers.layer import ByteStoreLayer
-from statestore.stores.layers.retaining import RetainingLayer
+from statestore.stores.layers.layer import ByteStoreLayer, ChangeLoggingLayer, RetainingLayer
 from statestore.testing.faults import FaultPlan, FaultyLocalDirectory
 from statestore.testing.faults.injector import Injector
 from statestore.testing.faults.journal import FaultJournal

@@ -12,8 +12,7 @@ from statestore.bytestore.kinds.entry_rows import stored_entries
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, Put, layout_of
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, NO_STREAM_TIME, Segments, segment_of, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.kinds.version_intervals import intervals_by_key, intervals_of_key
-from statestore.bytestore.kinds.versioned_rows import VersionedRows
+from statestore.bytestore.kinds.versioned_rows import VersionedRows, intervals_by_key, intervals_of_key
 from statestore.errors import FormatError
 from statestore.format.keys.session_key import encode_session_key
 from statestore.format.keys.window_key import MAX_TIME_MS, encode_window_key

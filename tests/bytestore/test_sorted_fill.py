@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.bytestore.engines.sorted_fill import SortedFill
+from statestore.bytestore.engines.table_files import SortedFill
 from statestore.bytestore.protocol import Pair
 from statestore.errors import StoreError
 

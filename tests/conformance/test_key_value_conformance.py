@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from statestore import Headers, Serdes, ValueAndTimestamp, ValueTimestampHeaders
-from statestore.bytestore.engines.key_order import KeyOrder
+from statestore.bytestore.engines.scans import KeyOrder
 from statestore.errors import SerializationError, StoreError
 from statestore.format.records.header_bytes import parse_count
 from statestore.recovery.commit.changelog import ChangelogRecord

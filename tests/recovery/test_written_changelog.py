@@ -23,7 +23,7 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.recovery.commit.batch_delta import BatchDelta
 from statestore.recovery.commit.changelog import ChangelogRecord, batch_changelog
 from statestore.recovery.commit.delta import Delta, DeltaInfo, changelog_records
-from statestore.stores.layers.changelogging import ChangeLoggingLayer
+from statestore.stores.layers.layer import ChangeLoggingLayer
 from tests.support.recovery.spilling import small_space
 
 Step = tuple[str, list[Change], int]

@@ -28,8 +28,7 @@ from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark.datasource.row_filter import EVERY_ROW
 from statestore.spark.datasource.store_scan import asked_columns, entry_columns
-from statestore.stores.layers.changelogging import ChangeLoggingLayer
-from statestore.stores.layers.retaining import RetainingLayer
+from statestore.stores.layers.layer import ChangeLoggingLayer, RetainingLayer
 
 HEADERS = Headers([("trace", b"1"), ("trace", None)]).to_bytes()
 WITHOUT_VERSIONS = [kind for kind in StoreType if kind.store_kind is not StoreKind.VERSIONED]

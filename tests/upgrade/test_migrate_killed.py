@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from statestore.bytestore.engines.rocksdb import list_families
-from statestore.bytestore.engines.sorted_fill import SortedFill
+from statestore.bytestore.engines.table_files import SortedFill
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec

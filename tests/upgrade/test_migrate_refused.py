@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from statestore.bytestore.engines.sorted_fill import SortedFill
+from statestore.bytestore.engines.table_files import SortedFill
 from statestore.bytestore.kafka_streams.layout import segments_directory
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import StateStoreError, StoreFormatError

@@ -15,7 +15,7 @@ from statestore.bytestore.kinds.families import FAMILIES, older_formats
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, is_latest_key, segment_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.kinds.version_intervals import intervals_by_key
+from statestore.bytestore.kinds.versioned_rows import intervals_by_key
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import refuse_downgrade
 from statestore.errors import FormatError

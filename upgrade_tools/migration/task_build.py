@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.bytestore.engines.sorted_fill import SortedFill
+from statestore.bytestore.engines.table_files import SortedFill
 from statestore.bytestore.kafka_streams.kind_record import write_record
 from statestore.bytestore.kafka_streams.layout import (
     OFFSETS_FAMILY,

@@ -11,7 +11,7 @@ from statestore.bytestore.kinds.entry_rows import StoredEntry
 from statestore.bytestore.kinds.entry_scan import ALL_TIMES, EntryBounds, bounded_pairs
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, Times, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.kinds.version_intervals import Interval, intervals_by_key, intervals_of_key
+from statestore.bytestore.kinds.versioned_rows import Interval, intervals_by_key, intervals_of_key
 from statestore.bytestore.protocol import Pair
 from statestore.format.records.header_bytes import decode_headers
 from statestore.format.values.stored_value import split_stored

@@ -3,10 +3,8 @@
 rocksdb         a database of column families, and the byte store over one, with rocksdb_options; memory: the same in
                 memory
 memory_budget   how the memory is divided that state may take
-key_order, scans
-                keys in order, those with a prefix, and scans that end with their store
-sorted_fill, table_files
-                tables of RocksDB, written in order and looked at
+scans           keys in order, those with a prefix, and scans that end with their store
+table_files     tables of RocksDB, looked at, and written in order
 local_disk_errors
                 what the operating system says of a disk, as errors of ours
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from statestore.bytestore.engines.key_order import KeyOrder
-from statestore.bytestore.engines.scans import ScannedStore
+from statestore.bytestore.engines.scans import KeyOrder, ScannedStore
 from statestore.bytestore.protocol import Change, Pair, Range
 from statestore.errors.state import StoreClosedError
 

@@ -4,7 +4,7 @@ store_spec      what is recorded of a store; store_types: its kind and format in
 kind_layout     the table of kinds: keys, times, segments, rows of versions. To add a kind, add its class there
 families
                 column families, of one store and of a shard's database
-segments        time segments; versioned_rows, version_intervals: rows of versions, written and read
+segments        time segments; versioned_rows: rows of versions, written and read
 entry_scan      the pairs that may hold what is asked for; entry_rows: entries of them, as rows of Arrow
 
 Imports `engines`; stores, `recovery` and the tools import it. Start at `store_spec`.

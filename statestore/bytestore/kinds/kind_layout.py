@@ -31,7 +31,7 @@ from statestore.bytestore.kinds.segments import (
     with_segments,
 )
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.kinds.version_intervals import row_intervals
+from statestore.bytestore.kinds.versioned_rows import row_intervals
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.format.binary_columns import Integers
 from statestore.format.keys.session_key import SESSION_SUFFIX_SIZE, encode_session_key, split_session_key

@@ -11,8 +11,7 @@ from heapq import merge
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeVar
 
-from statestore.bytestore.engines.key_order import KeyOrder
-from statestore.bytestore.engines.scans import ScannedStore
+from statestore.bytestore.engines.scans import KeyOrder, ScannedStore
 from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
 from statestore.bytestore.record_context import NoRecord, RecordContext
 from statestore.bytestore.row_changes import RowChanges

@@ -1,7 +1,8 @@
-"""Headers found, added and removed in a column of lists, as Spark has them, without a Python object a row.
+"""Headers found, added and removed in a column, of lists as Spark has them or of header bytes, without an object a row.
 
-A null row counts as one without headers, and stays null where nothing is added to it. All raise TypeError for a column
-that is not of HEADERS_TYPE.
+A null row counts as one without headers, and stays null where nothing is added to lists. All raise TypeError for a
+column of another type, and those of header bytes FormatError naming the row whose bytes are no headers. They do to
+every row what Headers does to one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.format.binary_columns import Flags, Integers, as_binary_array, is_valid, positions_of
-from statestore.format.records.header_columns import HEADERS_TYPE, holds_headers
+from statestore.format.records.header_columns import (
+    HEADERS_TYPE,
+    decode_header_column,
+    encode_header_column,
+    holds_headers,
+)
 
 _ENTRY_TYPE = HEADERS_TYPE.value_type
 
@@ -99,3 +105,28 @@ def _lists(positions: Integers, entries: pa.StructArray, valid: Flags) -> pa.Lis
 def _entries(entries: pa.StructArray) -> pa.StructArray:
     """Return headers with all of them and their keys nullable, as the type has them."""
     return entries if entries.type == _ENTRY_TYPE else entries.cast(_ENTRY_TYPE)
+
+
+def last_header_column(headers: pa.BinaryArray, key: str) -> pa.BinaryArray:
+    """Return the value of each row's last header `key`; null where there is none, or its value is null."""
+    decoded = decode_header_column(headers)
+    found = np.flatnonzero(headers_with_key(decoded, key))
+    places = np.full(len(headers), -1, np.int64)
+    places[rows_of_headers(decoded)[found]] = found  # of several for one row, the last one stays
+    return decoded.flatten().field("value").take(pa.array(places, mask=places < 0))
+
+
+def add_header_column(headers: pa.BinaryArray, key: str, values: pa.BinaryArray | bytes | None) -> pa.BinaryArray:
+    """Return the rows with one more header each, behind the others; `values` has one for each row, or is one for all.
+
+    Raises ValueError if there are not as many values as rows.
+    """
+    return encode_header_column(add_to_lists(decode_header_column(headers), key, values))
+
+
+def remove_header_column(headers: pa.BinaryArray, key: str) -> pa.BinaryArray:
+    """Return the rows without any header `key`; a column where nobody has one is returned as it is."""
+    headers = as_binary_array(headers, "headers")
+    decoded = decode_header_column(headers)
+    kept = remove_from_lists(decoded, [key])
+    return headers if kept is decoded else encode_header_column(kept)

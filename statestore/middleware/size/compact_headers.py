@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from statestore.errors import FormatError, UnknownHeaderError
 from statestore.errors.middleware import CompactHeadersError
 from statestore.format.records.header_columns import encode_header_column
-from statestore.format.records.header_edits import add_header_column
-from statestore.format.records.header_lists import headers_with_key, rows_of_headers
+from statestore.format.records.header_lists import add_header_column, headers_with_key, rows_of_headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Header, Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord

@@ -19,7 +19,7 @@ from statestore.bytestore.chunks import chunks
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, SEGMENT_ID_SIZE, Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.kinds.version_intervals import Interval, intervals_by_key
+from statestore.bytestore.kinds.versioned_rows import Interval, intervals_by_key
 from statestore.bytestore.protocol import ByteStore
 from statestore.errors.new_state import StateCheckError
 from statestore.format.values.store_format import StoreFormat

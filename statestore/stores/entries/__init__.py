@@ -3,5 +3,4 @@
 codec           what a store holds of a key, and stored bytes; state_serdes: the serdes of a store
 entry_codec, entry_columns
                 keys too, one by one and in columns
-segment_scan    scans of windows and sessions
 """

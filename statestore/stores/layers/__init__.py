@@ -1,1 +1,1 @@
-"""Layers below a typed store, which `builder` stacks: caching, changelogging, expiring, retaining. Start at `layer`."""
+"""Layers below a typed store, which `builder` stacks: caching, expiring, and two in `layer`, where to start."""

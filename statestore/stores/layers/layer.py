@@ -1,12 +1,20 @@
-"""What all layers of a store have in common: they pass on what they do not change."""
+"""The layers of a store that pass on what they do not change: what they have in common, and two short ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, Protocol, cast
 
+import numpy as np
+
+from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_of
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore, Change, Pair, Range, RowStore, takes_rows
+from statestore.bytestore.record_context import RecordContext
 from statestore.bytestore.row_changes import RowChanges
+from statestore.errors.state import StoreClosedError
+from statestore.format.binary_columns import is_valid
+from statestore.recovery.commit.changelog import Changelog
 
 _WRITES: Final = frozenset({"put", "write", "write_rows"})
 
@@ -125,3 +133,76 @@ class Expires(Protocol):
     def watch(self, watch: Callable[[bytes, bytes | None], None]) -> None:
         """Have `watch` called with each entry that `delete_expired` deletes, as it is stored, from now on."""
         ...
+
+
+class RetainingLayer(ByteStoreLayer):
+    """Passes on writes to live segments only."""
+
+    def __init__(self, inner: ByteStore, segments: Segments, *, counts_deletes: bool = True) -> None:
+        """Take what is below; in a store that retains duplicates deletes change nothing, so they don't count."""
+        super().__init__(inner)
+        self._counts_deletes = counts_deletes
+        self.dropped_records = 0
+        """How many writes came too late."""
+        self._segments = segments
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of `key` unless its segment has expired; None deletes it."""
+        if not self._segments.is_live(segment_of(key)):
+            if not self.is_open:
+                raise StoreClosedError(self.name)
+            self.dropped_records += value is not None or self._counts_deletes
+            return
+        self.inner.put(key, value)
+
+    def write_rows(self, changes: RowChanges) -> None:
+        """Apply the rows whose segments are live when all are written; those are counted that came too late before."""
+        times_ms, segments = changes.times_ms, self._segments
+        assert times_ms is not None  # a store with segments keeps time
+        ids, first_live = segments.ids_of(times_ms), segments.first_live_at(segments.stream_times(times_ms))
+        stays = ids >= first_live[-1]
+        super().write_rows(changes if stays.all() else changes.filter(stays))
+        is_late = ids < first_live
+        if not self._counts_deletes:
+            is_late &= is_valid(changes.values)
+        self.dropped_records += int(np.count_nonzero(is_late))
+
+
+class ChangeLoggingLayer(ByteStoreLayer):
+    """Appends each write to `changelog` after it was made, deletes of absent keys too; none that it reads from `inner`.
+
+    Keys of windows and sessions are logged without the segment that they stand in.
+    """
+
+    def __init__(self, inner: ByteStore, spec: StoreSpec, changelog: Changelog, context: RecordContext) -> None:
+        super().__init__(inner)
+        self._changelog = changelog
+        self._append = changelog.append
+        self._context = context
+        self._skipped_bytes = SEGMENT_ID_SIZE if spec.kind.is_segmented else 0
+        self._written = changelog.read_from(inner, context)
+        if self._written is not None:
+            # Nothing is left to do here: a call less for each write.
+            self.put = inner.put  # type: ignore[method-assign]
+            self.write = inner.write  # type: ignore[method-assign]
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of `key` and log it; None deletes it."""
+        self.inner.put(key, value)
+        self._append(key[self._skipped_bytes :], value, self._context)
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Apply all changes in order and log them."""
+        pairs = list(changes)
+        self.inner.write(pairs)
+        self._changelog.append_all(self._logged(pairs), self._context)
+
+    def write_rows(self, changes: RowChanges) -> None:
+        """Apply all rows, and log the last write of each key for its record."""
+        super().write_rows(changes)
+        if self._written is None:
+            self._changelog.extend(changes.last_logged, changes.record_of)
+
+    def _logged(self, changes: Collection[Change]) -> Collection[Change]:
+        skipped = self._skipped_bytes
+        return [(key[skipped:], value) for key, value in changes] if skipped else changes

@@ -16,7 +16,7 @@ from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
-from statestore.stores.layers.changelogging import ChangeLoggingLayer
+from statestore.stores.layers.layer import ChangeLoggingLayer
 
 NOTHING_MORE = BatchEnd()
 TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS)
