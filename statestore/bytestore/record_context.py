@@ -14,12 +14,10 @@ class RecordContext(Protocol):
     @property
     def timestamp_ms(self) -> int:
         """The record's timestamp, in milliseconds since the epoch."""
-        ...
 
     @property
     def header_bytes(self) -> bytes:
         """The record's headers in KIP-1271's encoding; empty for none."""
-        ...
 
 
 class ProcessingContext(RecordContext, Protocol):
@@ -27,7 +25,6 @@ class ProcessingContext(RecordContext, Protocol):
 
     def rows(self, records: RecordColumns) -> Generator[int, None, None]:
         """Make each record the current one in turn, and yield its row; to be closed, which leaves all as it was."""
-        ...
 
 
 class NoRecord:

@@ -37,19 +37,13 @@ _PREFIX_BYTES: Final = 8
 
 
 def ballast(batch: pa.RecordBatch) -> dict[str, str] | None:
-    """Return the metadata of a batch's message with which `ArrowFile` reads it, however far it is compressed.
-
-    None: it is read without.
-    """
+    """Return metadata with which `ArrowFile` reads a batch, however far it is compressed; None if it needs none."""
     inflated_bytes = pa.ipc.get_record_batch_size(batch)
     return None if inflated_bytes <= MAX_INFLATED_BYTES else {_BALLAST_KEY: " " * (inflated_bytes // MAX_INFLATION + 1)}
 
 
 class ArrowFile:
-    """A file whose content is at hand, whole or mapped.
-
-    Raises FormatError and what pyarrow raises, from every method, for what is none or would inflate too far.
-    """
+    """A file, whole or mapped. Its methods raise FormatError, and what pyarrow raises, if it inflates too far."""
 
     def __init__(self, content: pa.Buffer) -> None:
         self._count = pa.ipc.open_file(content).num_record_batches
@@ -69,10 +63,7 @@ class ArrowFile:
 
 
 def _check_up_to_batch(messages: Iterator[Any], dictionary_bytes: int) -> int:
-    """Go through the messages up to the next record batch; return what all dictionaries so far inflate to.
-
-    Raises FormatError for one that inflates too far, and if there is no record batch.
-    """
+    """Read up to the next record batch; return what all dictionaries so far inflate to. Raises FormatError."""
     for message in messages:
         if message.type not in ("dictionary", "record batch"):
             continue

@@ -29,10 +29,7 @@ MAX_COLUMN_BYTES: Final = 2**31 - 1
 
 
 def as_binary_array(column: pa.Array | pa.ChunkedArray, what: str) -> pa.BinaryArray:
-    """Return a binary column as one array; `what` names it in errors.
-
-    Raises TypeError if it is of another type, ValueError if its chunks hold more than 2^31 - 1 bytes together.
-    """
+    """Return a binary column as one array; `what` names it. Raises TypeError, and what `as_one_array` raises."""
     if not pa.types.is_binary(column.type):
         raise TypeError(f"{what} must be a binary column, got {column.type}")
     return as_one_array(column, what)
@@ -49,10 +46,7 @@ def as_one_array(column: pa.Array | pa.ChunkedArray, what: str) -> pa.Array:
 
 
 def as_column(column: object, what: str) -> pa.Array:
-    """Return what a user gave for a column, an Arrow or numpy array, as one array; `what` names it in errors.
-
-    Raises TypeError for anything else, and what `as_one_array` raises.
-    """
+    """Return a user's Arrow or numpy array as one array; `what` names it. Raises TypeError, and as `as_one_array`."""
     if isinstance(column, np.ndarray):
         return pa.array(column)
     if isinstance(column, pa.Array | pa.ChunkedArray):

@@ -33,10 +33,7 @@ _PARTITION: Final = struct.Struct(">iq")
 
 
 def encode_position(position: Mapping[str, Mapping[int, int]]) -> bytes:
-    """Return a position as Kafka Streams writes it, padding and all.
-
-    Raises ValueError unless partitions are integers of 32 bits and offsets of 64.
-    """
+    """Return a position as Kafka Streams writes it, with padding. Raises ValueError for no partition or offset."""
     parts = [bytes([_VERSION]), _COUNT.pack(len(position))]
     size = _BITS * (1 + _COUNT.size)
     for topic, offsets in position.items():

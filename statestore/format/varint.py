@@ -50,11 +50,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varint(data: bytes, position: int, what: str) -> tuple[int, int]:
-    """Return the value of the varint at `position` (0 or more) and the position after it.
-
-    `what` names the field in errors. Raises TruncatedError if `data` ends first, VarintError if a fifth byte asks for
-    a sixth, and FormatError if the value needs more than 32 bits.
-    """
+    """Return the varint at `position`, and the position after it; `what` names it in errors. Raises FormatError."""
     try:
         byte = data[position]
         if byte < 0x80:
@@ -85,10 +81,7 @@ def encode_varlong(value: int) -> bytes:
 
 
 def decode_varlong(data: bytes, position: int, what: str) -> tuple[int, int]:
-    """Return the value of the varlong at `position` (0 or more) and the position after it.
-
-    Raises what `decode_varint` raises, for ten bytes and 64 bits.
-    """
+    """Return the varlong at `position`, and the position after it. Raises as `decode_varint`, beyond 64 bits."""
     zigzag, position = _read_groups(data, position, what, max_bytes=10)
     if zigzag >> 64:
         raise FormatError(what, "varlong needs more than 64 bits")
@@ -103,10 +96,7 @@ def encode_uvarint(value: int) -> bytes:
 
 
 def decode_uvarint(data: bytes, position: int, what: str) -> tuple[int, int]:
-    """Return the value of the uvarint at `position` (0 or more) and the position after it.
-
-    Raises what `decode_varint` raises.
-    """
+    """Return the uvarint at `position`, and the position after it. Raises what `decode_varint` raises."""
     value, position = _read_groups(data, position, what, max_bytes=5)
     if value > UINT32_MAX:
         raise FormatError(what, "uvarint needs more than 32 bits")

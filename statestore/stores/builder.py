@@ -263,10 +263,7 @@ class StoreBuilder(Derivable, Generic[S]):
 
 
 def live_at(entries: ByteStore, times: ByteStore, time_ms: int) -> ByteStore:
-    """Return a store's bytes without what has expired at `time_ms`, for reading alone.
-
-    `times` is the store beside it that says when entries expire; what is not there does not.
-    """
+    """Return a store's bytes, for reading, without what has expired at `time_ms` by the store of `times` beside it."""
     return ExpiringLayer(entries, TimeToLive(None, "processing"), Expiry(times, OneTime(time_ms, time_ms)))
 
 

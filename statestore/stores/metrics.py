@@ -44,10 +44,7 @@ class LatencyRange:
 
 
 class StoreMetrics:
-    """The metrics of one store, from the moment it is made.
-
-    `clock_ns` measures how long things take, `clock_ms` is the wall clock.
-    """
+    """The metrics of one store: `clock_ns` measures how long things take, `clock_ms` is the wall clock."""
 
     def __init__(
         self,
@@ -81,10 +78,7 @@ class StoreMetrics:
         self.sensor("restore").record(elapsed_ns, records)
 
     def open_iterator(self, sensor: Sensor, started_ns: int) -> Callable[[], None]:
-        """Note that the operation of `sensor` opened an iterator, and return what is to be called when it is closed.
-
-        As in Kafka, the operation takes as long as its iterator is open, and counts when that is closed.
-        """
+        """Return what is to be called when an iterator is closed: as in Kafka, its operation takes so long."""
         token = object()
         self._opened_ms[token] = self.clock_ms()
 

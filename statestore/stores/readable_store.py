@@ -176,10 +176,7 @@ class ReadableStore:
 
 
 class SegmentedReadableStore(ReadableStore):
-    """A window or session store, or a view of one: a time of its entries decides how long they are shown.
-
-    Of a window that is its start, of a session its end.
-    """
+    """A window or session store, or a view: windows are shown by their starts, and sessions by their ends."""
 
     _parts: SegmentedParts
 
@@ -211,10 +208,7 @@ class ReadForms:
         """Where the times are, by how many arguments there are: no two forms are of equal length."""
 
     def arguments(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the arguments in the order of the form that they fit, times in milliseconds.
-
-        Raises TypeError, naming the forms, if they fit none.
-        """
+        """Return the arguments in the order of the form that they fit, times in ms. Raises TypeError for no form."""
         count = len(given)
         if not named and count in self._times:
             for at in self._times[count]:

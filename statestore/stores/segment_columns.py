@@ -21,10 +21,7 @@ from statestore.stores.readable_store import SegmentedParts
 
 
 def times_of(name: str, times: Any, rows: int) -> Integers:
-    """Return a column of times in ms as numbers.
-
-    Raises TypeError unless they are whole numbers, and ValueError unless there is one, 0 or more, for each row.
-    """
+    """Return a column of times in ms, one of 0 or more for each row, as numbers. Raises TypeError and ValueError."""
     column = as_column(times, name)
     if not pa.types.is_integer(column.type):
         raise TypeError(f"{name} must be a column of whole numbers, got {column.type}")
@@ -79,10 +76,7 @@ def scan_segmented(
 def put_segmented(
     parts: SegmentedParts, keys: pa.BinaryArray, times_ms: Integers, stored: pa.BinaryArray, records: RecordColumns
 ) -> bool:
-    """Put `stored` under logged keys of these times, row after row; null deletes.
-
-    Returns False, with nothing done, if there is a layer that has to see each write by itself.
-    """
+    """Put `stored` under logged keys, null deletes; return False, with nothing put, if a layer has to see each."""
     store, segments = parts.stack.top, parts.segments
     if not len(keys) or not takes_rows(store):
         return False

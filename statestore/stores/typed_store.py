@@ -60,10 +60,7 @@ class TypedStore(ReadableStore):
         return 0 if retaining is None else retaining.dropped_records
 
     def with_codec(self, store_class: Callable[..., T], change: Callable[[ValueCodec], ValueCodec]) -> T:
-        """Return a store of another class on the bytes and layers of this one, whose values go through another codec.
-
-        It is not measured, and closed with this one.
-        """
+        """Return a store of another class on these layers through another codec: not measured, closed with this."""
         entries = self._parts.entries
         return store_class(replace(self._parts, entries=entries._replace(values=change(entries.values))))
 
@@ -129,10 +126,7 @@ class TypedStore(ReadableStore):
         self._inner.close()
 
     def _timestamp_to_put(self, given_ms: int | None) -> int:
-        """Return `given_ms`, or the timestamp of the record if none is given or the given one is unknown (-1).
-
-        Raises ValueError if there is neither.
-        """
+        """Return `given_ms`, or the record's timestamp if it is None or -1. Raises ValueError if there is neither."""
         if given_ms is not None and given_ms != UNKNOWN_TIMESTAMP_MS:
             if given_ms < 0:
                 raise ValueError(f"store {self.name!r}: timestamp_ms must not be negative, got {given_ms}")

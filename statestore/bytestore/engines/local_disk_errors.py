@@ -16,10 +16,7 @@ _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
 @contextmanager
 def local_disk_errors(store: str, path: str | PathLike[str]) -> Iterator[None]:
-    """Turn an OSError while the local `path` is written into ours; `store` says whose it is.
-
-    Raises LocalDiskFullError, and LocalDirectoryError for all else than a lack of space.
-    """
+    """Raise an OSError at the local `path` as LocalDiskFullError or LocalDirectoryError; `store` says whose it is."""
     try:
         yield
     except OSError as cause:

@@ -43,10 +43,7 @@ _STALLED = "Write stall"
 
 
 def list_families(path: str) -> tuple[str, ...]:
-    """Return the column families of the database at `path`, in order; none if there is no database.
-
-    Raises LocalStateCorruptedError.
-    """
+    """Return the database's column families, in order; none if there is none. Raises LocalStateCorruptedError."""
     if not os.path.exists(os.path.join(path, "CURRENT")):
         return ()
     with engine_errors(path, path):
@@ -169,10 +166,7 @@ class RocksDBDatabase:
         self._stores[family].ingest(table, options)
 
     def checkpoint(self, path: str) -> None:
-        """Make `path`, which must not exist, a database with all that was written so far.
-
-        Tables are hard links where the filesystem has them. RocksDB flushes first.
-        """
+        """Make `path`, which must not exist, a database with all that was written; tables are links if they can be."""
         self._require_open()
         with engine_errors(self.path, self.path):
             rocksdict.Checkpoint(self._db).create_checkpoint(path)

@@ -20,10 +20,7 @@ from statestore.errors.state import LocalStateCorruptedError
 
 
 def live_tables(database: str) -> set[str]:
-    """Return the names of the table files that the database at `database` knows. Writes nothing but a file of options.
-
-    Raises LocalStateCorruptedError, StoreError.
-    """
+    """Return the names of the tables that a database knows. Raises LocalStateCorruptedError, StoreError."""
     options = rocksdict.Options(raw_mode=True)
     families = {name: options for name in list_families(database)}
     with engine_errors(database, database):

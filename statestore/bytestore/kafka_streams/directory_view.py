@@ -50,10 +50,7 @@ def accessible(path: str) -> Iterator[None]:
 
 
 def refuse_if_in_use(lock: Path, where: Path) -> None:
-    """Raise DirectoryInUseError if another process holds the POSIX lock on the file `lock`, which may be missing.
-
-    RocksDB and Kafka Streams lock their directories so. Not for a database that this process itself has open.
-    """
+    """Raise DirectoryInUseError if another process has the POSIX lock on a file, which may be missing."""
     try:
         descriptor = os.open(lock, os.O_RDONLY)
     except FileNotFoundError:
@@ -101,10 +98,7 @@ def tables_in(database: Path) -> list[Path]:
 
 
 def families_in(database: Path) -> tuple[str, ...]:
-    """Return the column families of the database in a directory, in order; none if there is no database.
-
-    Raises OSError, LocalStateCorruptedError.
-    """
+    """Return the column families of a database, in order; none if there is none. Raises OSError and as RocksDB does."""
     for path in (database / CURRENT_FILE, *database.glob(f"{_OF_DATABASES}*")):
         if path.is_file():
             _require_readable(path)

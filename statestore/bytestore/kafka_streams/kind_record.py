@@ -21,10 +21,7 @@ _LIMIT_BYTES = 4096
 
 
 def read_record(database: Path, name: str) -> StoreSpec | None:
-    """Return what is recorded of the store in the directory `database`, None if nothing is; `name` is for errors.
-
-    Raises StoreError if there is a record that can't be read.
-    """
+    """Return what is recorded of a database's store, None if nothing is. Raises StoreError if it can't be read."""
     path = database / RECORD_FILE
     try:
         with open(path, "rb") as file:

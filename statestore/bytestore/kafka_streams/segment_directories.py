@@ -17,10 +17,7 @@ from statestore.bytestore.upgrades.upgrading import Upgradable, UpgradeProgress,
 
 
 class SegmentDirectories(ScannedStore):
-    """A ByteStore over one byte store for each segment; `create` opens that of a new segment, `remove` deletes one.
-
-    A write that changes several segments is atomic in each, not as a whole.
-    """
+    """A ByteStore over one for each segment, made by `create`, deleted by `remove`; a write is atomic in each."""
 
     def __init__(
         self,
@@ -117,10 +114,7 @@ class SegmentDirectories(ScannedStore):
     def finish_upgrade(
         self, budget_ms: float | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> UpgradeProgress:
-        """Move entries that nobody has touched, segment by segment, until none is left or `budget_ms` is used up.
-
-        None means no limit. At least one slice is moved.
-        """
+        """Do what it does of a store, segment by segment; at least one slice is moved."""
         self._require_open()
         deadline = None if budget_ms is None else clock() + budget_ms / 1000
         for segment in self._upgradable_segments():

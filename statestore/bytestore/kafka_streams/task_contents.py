@@ -60,10 +60,7 @@ def task_stores(task: Path) -> list[TaskStoreFiles]:
 
 
 def changelog_topics(task: Path) -> Iterator[str]:
-    """Yield the changelog topics whose offsets a task's directory has: first those of a file, then of each database.
-
-    Opens the databases, each when its turn comes: give it a view.
-    """
+    """Yield the changelog topics that a file and then databases, opened in turn, have offsets of: give it a view."""
     yield from (changelog.topic for changelog in read_offsets(task / CHECKPOINT_FILE, CHECKPOINT_FILE))
     for files in task_stores(task):
         for path, families in zip(files.databases, files.families, strict=True):

@@ -129,10 +129,7 @@ class TaskDirectory:
 
 
 def read_offsets(path: Path, store: str) -> dict[TopicPartition, int]:
-    """Return the offsets in a checkpoint or position file, none if there is no file; `store` is who asks.
-
-    Raises StoreError if the file is damaged.
-    """
+    """Return the offsets in a file, none without one, for `store`. Raises StoreError if the file is damaged."""
     try:
         with open(path, "rb") as file:
             data = file.read(_FILE_LIMIT_BYTES + 1)

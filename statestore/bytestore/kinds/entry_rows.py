@@ -29,10 +29,7 @@ ENTRY_FIELDS: Final = (KEY_FIELD, VALUE_FIELD, TIMESTAMP_FIELD, HEADERS_FIELD, S
 def stored_columns(
     store_format: StoreFormat, stored: pa.BinaryArray
 ) -> tuple[pa.BinaryArray, pa.Int64Array, pa.BinaryArray]:
-    """Return values, timestamps in ms and header bytes of stored values; null what the format has not.
-
-    A null row, as of a tombstone, is null in all three. Raises FormatError for bytes that are not of the format.
-    """
+    """Return values, timestamps in ms and header bytes; null what the format or row has not. Raises FormatError."""
     if store_format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
         return split_columns(stored)
     if store_format is StoreFormat.PLAIN:
@@ -43,12 +40,7 @@ def stored_columns(
 
 
 class StoredEntry(NamedTuple):
-    """One entry: of a key-value store, of a window or session, or one version.
-
-    Times are milliseconds since the epoch. `start_ms` and `end_ms` are those of the window or session, or from when and
-    until when the version is valid; None for key-value stores, and for the end of the latest version. `timestamp_ms`
-    and `header_bytes` are None where the store's format has none.
-    """
+    """An entry, of a window or session too, or a version; None where there is no such time or part, or no end yet."""
 
     key: bytes
     start_ms: int | None
@@ -59,9 +51,6 @@ class StoredEntry(NamedTuple):
 
 
 def stored_entries(spec: StoreSpec, store: ByteStore) -> Iterator[StoredEntry]:
-    """Yield all entries of a store in the order of its bytes. Tombstones of versions are left out.
-
-    Raises FormatError for bytes that are not of the store's kind and format.
-    """
+    """Yield all entries of a store in the order of its bytes, without tombstones of versions. Raises FormatError."""
     for key, start_ms, end_ms, stored in layout_of(spec).entries(store.range(None, None)):
         yield StoredEntry(key, start_ms, end_ms, *split_stored(spec.format, stored))

@@ -55,10 +55,7 @@ class SegmentEnd(Enum):
 def bounded_pairs(
     layout: KindLayout, store: ByteStore, bounds: EntryBounds, segment_end: SegmentEnd = SegmentEnd.INTERVAL
 ) -> Iterator[Pair]:
-    """Yield the pairs of a store that may hold entries within `bounds`, in the order of the store's bytes.
-
-    With keys listed, those of each segment come in their order.
-    """
+    """Yield the pairs that may hold entries within `bounds`, in the store's order; of a segment as keys are listed."""
     if not layout.spec.kind.is_segmented:
         yield from _pairs_of(layout, store, b"", bounds)
         return

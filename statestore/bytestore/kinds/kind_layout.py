@@ -122,10 +122,7 @@ class KindLayout(ABC):
 
     @abstractmethod
     def physical_key(self, key: bytes) -> bytes:
-        """Return where a store keeps the entry of a logged key. Raises FormatError if it is not the key of one.
-
-        Raises TypeError for a kind that keeps versions: these stand in rows, which depend on what was put before.
-        """
+        """Return where the entry of a logged key is. Raises FormatError; TypeError for versions, which are in rows."""
 
     @abstractmethod
     def physical_keys(self, keys: pa.BinaryArray) -> pa.BinaryArray:
@@ -135,11 +132,7 @@ class KindLayout(ABC):
 
     @abstractmethod
     def put_time_ms(self, key: bytes, valid_from_ms: int | None = None) -> int:
-        """Return the time of a put, to which it brings the store's stream time; -1 for stores without time.
-
-        By it the entry of a window or session expires; a version does by when it ends. Raises FormatError if `key` is
-        not the logged key of one.
-        """
+        """Return to what time a put brings the stream time; -1 for stores without time. Raises FormatError."""
 
     @abstractmethod
     def latest_put_ms(self, puts: Sequence[Put]) -> int:
@@ -153,10 +146,7 @@ class KindLayout(ABC):
 
     @abstractmethod
     def entries(self, pairs: Iterable[Pair]) -> Iterator[EntryParts]:
-        """Yield the entries that pairs of a store's bytes hold, in their order; tombstones of versions are left out.
-
-        Raises FormatError for bytes that are not of the kind.
-        """
+        """Yield the entries that a store's pairs hold, in order, without tombstones of versions. Raises FormatError."""
 
     def entry_columns(self, pairs: Sequence[Pair]) -> dict[str, pa.Array]:
         """Return `entries` as the columns key, start_ms, end_ms and stored."""
@@ -167,10 +157,7 @@ class KindLayout(ABC):
 
     @abstractmethod
     def record_columns(self, keys: pa.BinaryArray, timestamps_ms: pa.Int64Array) -> PlaceColumns:
-        """Return plain keys, starts and ends of changelog records with such logged keys and timestamps.
-
-        Raises FormatError for a key that is not of the kind.
-        """
+        """Return what changelog records with such logged keys and timestamps are of. Raises FormatError."""
 
     def pairs_of_key(self, store: ByteStore, segment: bytes, key: bytes) -> Iterator[Pair]:
         """Yield the pairs of one plain key whose physical keys begin with `segment`."""

@@ -56,10 +56,7 @@ def is_latest_key(key: bytes) -> bool:
 
 
 class Segments:
-    """The segments of one store on `inner`, and the store's stream time: the latest time put into it.
-
-    `stream_time_ms` of -1 means that nothing was put yet, as far as is known: then everything is live.
-    """
+    """The segments of a store, and its stream time, the latest that was put; -1 is not known, and all is live."""
 
     def __init__(
         self, inner: ByteStore, retention_ms: int, interval_ms: int, stream_time_ms: int = NO_STREAM_TIME

@@ -54,10 +54,7 @@ class VersionedRows:
         self._segments = segments
 
     def put(self, key: bytes, value: bytes | None, timestamp_ms: int) -> int:
-        """Add the version that is valid from `timestamp_ms` on, or replace it; a value of None is a tombstone.
-
-        Return when it ceases to be valid, VALID_TO_UNDEFINED if never, NOT_PUT if it is too old to be kept.
-        """
+        """Add or replace a version, None for a tombstone; return its end, VALID_TO_UNDEFINED or NOT_PUT."""
         segments = self._segments
         if timestamp_ms < segments.stream_time_ms - segments.retention_ms:
             return NOT_PUT
@@ -257,10 +254,7 @@ def row_intervals(key: bytes, row: bytes) -> list[Interval]:
 
 
 def intervals_by_key(spec: StoreSpec, store: ByteStore) -> Iterator[tuple[bytes, list[Interval]]]:
-    """Yield each key of a versioned store, in order, with its versions and tombstones, oldest first.
-
-    Raises FormatError for bytes that are no rows of versions.
-    """
+    """Yield each key, in order, with its versions and tombstones, oldest first. Raises FormatError."""
     ids = [*Segments(store, *spec.retention).ids(), LATEST_SEGMENT]
     # Each segment is in the order of its keys, so that all rows of a key come together.
     rows = merge(*(_rows_of_segment(store, segment_id) for segment_id in ids), key=itemgetter(0))

@@ -52,11 +52,9 @@ class Upgradable(Protocol):
 
     def upgrade_progress(self) -> UpgradeProgress:
         """Return how many entries were moved since the store was opened, and about how many are left."""
-        ...
 
     def finish_upgrade(self, budget_ms: float | None = None) -> UpgradeProgress:
         """Move entries until none is left or `budget_ms` is used up; None means no limit."""
-        ...
 
 
 def upgradable(store: ByteStore) -> Upgradable | None:
@@ -156,10 +154,7 @@ class UpgradingByteStore(ScannedStore):
     def finish_upgrade(
         self, budget_ms: float | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> UpgradeProgress:
-        """Move entries that nobody has touched, in key order, until none is left or `budget_ms` is used up.
-
-        None means no limit. At least one slice is moved. Call it again to go on; it can be given up at any point.
-        """
+        """Move entries in key order, one slice at least, until none is left or `budget_ms`, if any, is used up."""
         self._require_open()
         deadline = None if budget_ms is None else clock() + budget_ms / 1000
         while self._older is not None:

@@ -32,11 +32,9 @@ class HoldsWrites(Protocol):
 
     def held_bytes(self) -> int:
         """Return about how much memory they take."""
-        ...
 
     def spill(self) -> None:
         """Bring them to disk, and hold none."""
-        ...
 
 
 class PendingMemory:

@@ -50,10 +50,7 @@ class SpillingWriteSet(WriteSet):
         space.pending.add(self)
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Set the value of `key`; None deletes it. Raises LocalDiskFullError if there is no space to spill to.
-
-        After a spill that failed the batch can't be committed any more, and what failed is raised again.
-        """
+        """Set the value of `key`; None deletes it. Raises LocalDiskFullError, and what a spill failed with, again."""
         # All of WriteSet.put with the count in it: every write of every batch goes through here.
         if self._closed:
             raise StoreClosedError(self.name)

@@ -163,10 +163,7 @@ class WriteSet(ScannedStore):
         self._forget_order()
 
     def approximate_num_entries(self) -> int:
-        """Return the committed estimate plus this batch's puts less its deletes, at least 0.
-
-        A key that is overwritten counts twice until the batch is committed, as in RocksDB until it is compacted.
-        """
+        """Return the committed estimate plus puts less deletes, at least 0; what is overwritten counts twice."""
         self._require_open()
         deletes = list(map(type, self.changes.values())).count(Deleted)
         return max(0, self.inner.approximate_num_entries() + len(self.changes) - 2 * deletes)

@@ -67,10 +67,7 @@ def map_entry_key(key: bytes, map_key: bytes) -> bytes:
 
 
 def map_entry_keys(keys: pa.BinaryArray, map_keys: pa.BinaryArray) -> pa.BinaryArray:
-    """Return `map_entry_key` of each key and the map key beside it; none of them is null.
-
-    Raises ValueError if they take more than 2^31 - 1 bytes.
-    """
+    """Return `map_entry_key` of each key and the map key beside it. Raises ValueError beyond 2^31 - 1 bytes."""
     rows = len(keys)
     sizes = binary_array(np.arange(rows + 1) * _KEY_SIZE.size, row_sizes(keys).astype(">u4"))
     between = pa.repeat(pa.scalar(_BEFORE_MAP_KEY, pa.binary()), rows)

@@ -54,10 +54,7 @@ def session_ends(keys: pa.BinaryArray) -> Integers:
 
 
 def session_times(keys: pa.BinaryArray) -> tuple[Integers, Integers]:
-    """Return when each session starts, and when it ends, in ms.
-
-    Raises FormatError for a key that `split_session_key` would refuse.
-    """
+    """Return when each session starts, and ends, in ms. Raises FormatError where `split_session_key` does."""
     suffixes = _suffixes(keys, _SESSION_SUFFIX, split_session_key)
     _refuse((suffixes["start_ms"] < 0) | (suffixes["start_ms"] > suffixes["end_ms"]), keys, split_session_key)
     return suffixes["start_ms"].astype(np.int64), suffixes["end_ms"].astype(np.int64)

@@ -23,10 +23,7 @@ _SUFFIX: Final = struct.Struct(">qi")
 
 
 def encode_window_key(key: bytes, start_ms: int, sequence: int = 0) -> bytes:
-    """Return the key of a window.
-
-    Raises ValueError unless `start_ms` is 0 to 2^63 - 1 and `sequence` 0 to 2^31 - 1.
-    """
+    """Return the key of a window. Raises ValueError unless time and sequence are 0 to 2^63 - 1, and 2^31 - 1."""
     if start_ms.__class__ is not int or not 0 <= start_ms <= MAX_TIME_MS:
         check_time("window_start_ms", start_ms)
     if not 0 <= sequence <= MAX_SEQUENCE:

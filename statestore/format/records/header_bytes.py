@@ -52,20 +52,14 @@ def encode_headers(pairs: Iterable[tuple[str, bytes | None]]) -> bytes:
 
 
 def decode_headers(data: bytes) -> list[tuple[str, bytes | None]]:
-    """Return the headers in `data`, in order; a null value is None. `parse_count` counts the call.
-
-    Raises TruncatedError, NegativeLengthError, VarintError or FormatError where `data` does not follow the layout.
-    """
+    """Return the headers in `data`, in order; a null value is None. `parse_count` counts it. Raises FormatError."""
     global _parse_count
     _parse_count += 1
     return parse_headers(data)
 
 
 def last_header_value(data: bytes, key: str) -> bytes | None:
-    """Return the value of the last header `key` in `data`; None if there is none, or its value is null.
-
-    What the key's bytes are not in is not parsed. Raises as `decode_headers`.
-    """
+    """Return the value of the last header `key`, None for none or null, with no more parsing than needed."""
     if key.encode() in data:
         for name, value in reversed(decode_headers(data)):
             if name == key:
@@ -79,10 +73,7 @@ def parse_count() -> int:
 
 
 def header_count(data: bytes) -> int:
-    """Return how many headers `data` announces, reading none of them; 0 if it announces a negative number.
-
-    Raises TruncatedError, VarintError or FormatError if the count itself can't be read.
-    """
+    """Return how many headers `data` announces, none of them read; 0 if that is negative. Raises FormatError."""
     if not data:
         return 0
     count, _ = decode_varint(data, 0, "header count")

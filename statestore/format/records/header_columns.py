@@ -63,10 +63,7 @@ def encode_header_column(headers: pa.ListArray | pa.ChunkedArray) -> pa.BinaryAr
 
 
 def encode_entries(counts: Integers, names: list[pa.BinaryArray], values: pa.BinaryArray) -> pa.BinaryArray:
-    """Return rows of so many headers each, in a layout that has these parts in front of each value's size.
-
-    Raises ValueError if the result would exceed 2^31 - 1 bytes.
-    """
+    """Return rows of so many headers, with these parts before each value's size. Raises ValueError if too large."""
     firsts = positions_of(counts)
     sizes = varint_array(np.where(is_valid(values), row_sizes(values), -1))
     parts = [_counts_at_first_headers(counts, firsts), *names, sizes, values]

@@ -73,10 +73,7 @@ def add_to_lists(
 
 
 def remove_from_lists(lists: pa.ListArray, keys: Sequence[str], rows: Flags | None = None) -> pa.ListArray:
-    """Return the lists without any header of these keys, or without them in some of the rows only.
-
-    A column where nobody has one is returned as it is.
-    """
+    """Return the lists without headers of these keys, or some of the rows; unchanged where nobody has one."""
     kept = ~headers_with_key(lists, *keys)
     places = rows_of_headers(lists)
     if rows is not None:
@@ -117,10 +114,7 @@ def last_header_column(headers: pa.BinaryArray, key: str) -> pa.BinaryArray:
 
 
 def add_header_column(headers: pa.BinaryArray, key: str, values: pa.BinaryArray | bytes | None) -> pa.BinaryArray:
-    """Return the rows with one more header each, behind the others; `values` has one for each row, or is one for all.
-
-    Raises ValueError if there are not as many values as rows.
-    """
+    """Return the rows with one more header, with its own value or one for all. Raises ValueError for other numbers."""
     return encode_header_column(add_to_lists(decode_header_column(headers), key, values))
 
 

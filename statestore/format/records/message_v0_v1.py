@@ -94,10 +94,7 @@ def _sized(data: bytes | None) -> tuple[bytes, bytes]:
 
 
 def decode_message(data: bytes, position: int = 0) -> tuple[MessageV0V1, int]:
-    """Return the message of the entry at `position` (0 or more) of `data`, and the position after it.
-
-    Raises TruncatedError, NegativeLengthError or FormatError where `data` does not follow the layout, or was changed.
-    """
+    """Return the message of the entry at `position`, and where the entry ends. Raises FormatError if it is none."""
     (offset, size), start = _unpack(_ENTRY, data, position, "entry")
     if size < 0:
         raise NegativeLengthError("message", length=size)

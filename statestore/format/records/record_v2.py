@@ -112,10 +112,7 @@ def _sized(data: bytes | None) -> tuple[bytes, bytes]:
 
 
 def decode_record(data: bytes, position: int = 0) -> tuple[RecordV2, int]:
-    """Return the record at `position` (0 or more) of `data`, and the position after it.
-
-    Raises TruncatedError, NegativeLengthError, VarintError or FormatError where `data` does not follow the layout.
-    """
+    """Return the record at `position` of `data`, and where it ends. Raises FormatError if it is none."""
     size, start = decode_varint(data, position, "record size")
     if size < 0:
         raise NegativeLengthError("record", length=size)

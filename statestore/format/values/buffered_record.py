@@ -51,10 +51,7 @@ class BufferedRecord(NamedTuple):
     """What was sent on of a suppressed key last, before anything of it waited."""
 
     def counted_bytes(self, key: bytes) -> int:
-        """Return what Kafka counts for a key with this record against the bound of a buffer.
-
-        Texts count by their UTF-16. Raises what `parse_headers` raises for malformed headers.
-        """
+        """Return what Kafka counts for a key with this record, texts by their UTF-16. Raises as `parse_headers`."""
         headers = parse_headers(self.header_bytes) if self.header_bytes else []
         old = None if self.old == self.prior else self.old
         values = (key, self.prior, old, self.new, *(value for _, value in headers))
@@ -84,10 +81,7 @@ def buffered_key(data: bytes) -> bytes:
 
 
 def encode_buffered_record(record: BufferedRecord, *, buffer_time_ms: int | None = None) -> bytes:
-    """Return the bytes of a record, with `buffer_time_ms` those of a changelog.
-
-    Raises what `parse_headers` raises for malformed headers.
-    """
+    """Return the bytes of a record, with `buffer_time_ms` those of a changelog. Raises as `parse_headers`."""
     topic = record.topic.encode()
     headers = parse_headers(record.header_bytes) if record.header_bytes else []
     parts = [

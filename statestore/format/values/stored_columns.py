@@ -48,10 +48,7 @@ def split_stored_columns(store_format: StoreFormat, stored: pa.BinaryArray) -> S
 def join_stored_columns(
     store_format: StoreFormat, values: pa.BinaryArray, timestamps_ms: pa.Int64Array, header_bytes: pa.BinaryArray
 ) -> pa.BinaryArray:
-    """Return what `stored_value.join_stored` does of each row; a null value gives null.
-
-    Raises ValueError if the result would exceed 2^31 - 1 bytes.
-    """
+    """Return what `join_stored` does of each row; null for null. Raises ValueError beyond 2^31 - 1 bytes."""
     return _JOIN[store_format](values, timestamps_ms, header_bytes)
 
 

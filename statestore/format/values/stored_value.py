@@ -79,18 +79,12 @@ def split_stored(store_format: StoreFormat, stored: bytes) -> StoredParts:
 
 
 def join_stored(store_format: StoreFormat, value: bytes | None, timestamp_ms: int, header_bytes: bytes) -> bytes | None:
-    """Return a changelog record's parts in the layout of `store_format`, leaving out what it has no room for.
-
-    None for a value of None. Kafka's RecordConverters.
-    """
+    """Return a record's parts in a layout, without what it has no room for; None for None. Kafka's RecordConverters."""
     return _JOIN[store_format](value, timestamp_ms, header_bytes)
 
 
 def upgrade_between(older: StoreFormat, newer: StoreFormat) -> Callable[[bytes | None], bytes | None] | None:
-    """Return the function that turns values of `older` into values of `newer`; None if there is no such upgrade.
-
-    What the older layout lacks is filled in: no headers, and a timestamp of -1.
-    """
+    """Return what turns values of `older` into `newer`, with no headers and timestamp -1; None if nothing does."""
     return _UPGRADES.get((older, newer))
 
 

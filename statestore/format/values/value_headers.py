@@ -16,18 +16,12 @@ _NO_HEADERS = encode_varint(0)
 
 
 def encode_value_headers(value: bytes | None, header_bytes: bytes) -> bytes | None:
-    """Return the value behind its encoded headers; None for None.
-
-    Raises ValueError if the headers exceed 2^31 - 1 bytes.
-    """
+    """Return the value behind its headers; None for None. Raises ValueError for headers beyond 2^31 - 1 bytes."""
     return None if value is None else b"".join((encode_varint(len(header_bytes)), header_bytes, value))
 
 
 def split_value_headers(data: bytes) -> tuple[bytes, bytes]:
-    """Return header bytes and value. The headers are not parsed, so they may yet prove malformed.
-
-    Raises TruncatedError, NegativeLengthError, VarintError or FormatError if `data` does not follow the layout.
-    """
+    """Return header bytes, which are not parsed, and value. Raises FormatError."""
     size, start = decode_varint(data, 0, "headers size")
     if size < 0:
         raise NegativeLengthError("headers", length=size)

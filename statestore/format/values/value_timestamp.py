@@ -30,10 +30,7 @@ def encode_timestamp(timestamp_ms: int) -> bytes:
 
 
 def encode_value_timestamp(value: bytes | None, timestamp_ms: int) -> bytes | None:
-    """Return the value behind its timestamp in ms, which may be negative; None for None.
-
-    Raises ValueError if the timestamp is not a signed 64-bit integer.
-    """
+    """Return the value behind its timestamp in ms; None for None. Raises ValueError beyond 64 bits."""
     return None if value is None else encode_timestamp(timestamp_ms) + value
 
 

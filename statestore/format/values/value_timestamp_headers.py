@@ -28,10 +28,7 @@ _timestamp_at: Final = struct.Struct(">q").unpack_from
 
 
 def encode_value_timestamp_headers(value: bytes | None, timestamp_ms: int, header_bytes: bytes) -> bytes | None:
-    """Return the value behind its encoded headers and its timestamp in ms, which may be negative; None for None.
-
-    Raises ValueError if the timestamp is not a signed 64-bit integer or the headers exceed 2^31 - 1 bytes.
-    """
+    """Return the value behind headers and timestamp in ms; None for None. Raises ValueError for what is too large."""
     if value is None:
         return None
     try:
@@ -63,10 +60,7 @@ pack_before_value: Final = _PackBeforeValue()
 
 
 def split_value_timestamp_headers(data: bytes) -> tuple[bytes, int, bytes]:
-    """Return header bytes, timestamp in ms and value. The headers are not parsed, so they may yet prove malformed.
-
-    Raises TruncatedError, NegativeLengthError, VarintError or FormatError if `data` does not follow the layout.
-    """
+    """Return header bytes, which are not parsed, timestamp in ms and value. Raises FormatError."""
     try:
         unpack, value_at = before_value[data[:2]]
         header_bytes, timestamp_ms = unpack(data)
@@ -137,19 +131,13 @@ def plain_values(pairs: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
 
 
 def timestamped_value(data: bytes) -> bytes:
-    """Return timestamp and value in the layout of `value_timestamp`; raises as `split_value_timestamp_headers` does.
-
-    Kafka's Utils.rawTimestampedValue.
-    """
+    """Return timestamp and value, a `value_timestamp`. Raises FormatError. Kafka's Utils.rawTimestampedValue."""
     _, end = _headers_span(data)
     return data[end:]
 
 
 def convert_to_header_format(timestamped: bytes | None) -> bytes | None:
-    """Return bytes of the layout `value_timestamp` in this layout, without headers; None for None.
-
-    They are not looked at: if they are too short for a timestamp, reading them will raise. Kafka's HeadersBytesStore.
-    """
+    """Return `value_timestamp`, not looked at, in this layout; None for None. Kafka's HeadersBytesStore."""
     return None if timestamped is None else _NO_HEADERS + timestamped
 
 

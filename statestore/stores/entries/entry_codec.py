@@ -60,10 +60,7 @@ class KeysWithHeaders:
         return self._serialize_key(key, self._record_headers())
 
     def entry(self, key: Any, holder: Any) -> Change:
-        """Return the bytes of a key and of what is put, None for a delete. Raises SerializationError.
-
-        A tombstone is logged with the headers that the key's serde left, until the write is over.
-        """
+        """Return the bytes of a key, whose headers a tombstone is logged with, and of what is put."""
         entry = self._encode(holder, partial(self._serialize_key, key))
         if entry is not None:
             self._written_for.deleted_with = None

@@ -47,10 +47,7 @@ class EntryColumns:
         return column
 
     def stored(self, records: RecordColumns) -> pa.BinaryArray:
-        """Return the stored bytes of the records' values; null, a delete, where there is none.
-
-        Raises SerializationError for a column of another type than the serde's.
-        """
+        """Return the stored bytes of the records' values; null is a delete. Raises SerializationError."""
         values = self._values.serialize(records.value)
         return join_stored_columns(self._format, values, records.timestamp_ms, records.headers)
 

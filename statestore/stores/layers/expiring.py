@@ -43,10 +43,7 @@ _DELETED_AT_LEAST, _DELETED_PER_WRITE = 1_000, 2
 
 @dataclass(frozen=True)
 class TimeToLive:
-    """How long an entry lives, and on which clock: the wall clock ("processing"), or stream time ("event").
-
-    If both are given, what comes first counts.
-    """
+    """How long an entry lives, at most, on the wall clock ("processing") or in stream time ("event")."""
 
     ttl_ms: int | None
     """The time from a put on; None means that it does not matter."""
@@ -70,12 +67,10 @@ class Clocks(Protocol):
     @property
     def system_time_ms(self) -> int:
         """The wall clock, as the driver sets it."""
-        ...
 
     @property
     def stream_time_ms(self) -> int:
         """The highest timestamp so far."""
-        ...
 
 
 _CLOCKS: Final[Mapping[str, Callable[[Clocks], Callable[[], int]]]] = {
@@ -157,10 +152,7 @@ class ExpiryTimes:
 
 
 class ExpiringLayer(ByteStoreLayer):
-    """Hides entries that have expired, and renews the time of those that are put.
-
-    `headers_of` returns the headers that a stored value is put with, if they are to say when it expires.
-    """
+    """Hides what has expired, and renews the time of what is put: `headers_of` gives the headers of a stored value."""
 
     def __init__(
         self,

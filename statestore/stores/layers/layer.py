@@ -107,7 +107,6 @@ class HoldsBack(Protocol):
 
     def flush(self) -> None:
         """Pass on what was held back."""
-        ...
 
 
 class Drops(Protocol):
@@ -116,7 +115,6 @@ class Drops(Protocol):
     @property
     def dropped_records(self) -> int:
         """How many it has left out."""
-        ...
 
 
 class Expires(Protocol):
@@ -124,15 +122,12 @@ class Expires(Protocol):
 
     def get_many_at(self, keys: Sequence[bytes], stream_times_ms: Sequence[int] | None) -> list[bytes | None]:
         """Return what `get_many` does of each key at the stream time beside it; None is now for all."""
-        ...
 
     def delete_expired(self) -> int:
         """Delete some of the entries whose time has come, and return how many."""
-        ...
 
     def watch(self, watch: Callable[[bytes, bytes | None], None]) -> None:
         """Have `watch` called with each entry that `delete_expired` deletes, as it is stored, from now on."""
-        ...
 
 
 class RetainingLayer(ByteStoreLayer):
