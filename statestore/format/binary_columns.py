@@ -108,6 +108,17 @@ def binary_array(positions: Positions, data: npt.NDArray[np.generic], valid: Fla
     return pa.Array.from_buffers(pa.binary(), len(positions) - 1, [validity, offsets, pa.py_buffer(data)])
 
 
+def rows_of_numbers(numbers: npt.NDArray[Any]) -> pa.BinaryArray:
+    """Return the bytes of each number, or of each struct of numbers."""
+    return binary_array(np.arange(len(numbers) + 1) * numbers.dtype.itemsize, numbers)
+
+
+def join_rows(columns: list[pa.BinaryArray], what: str) -> pa.BinaryArray:
+    """Return the bytes of each row of all columns, one behind the other. Raises what `interleave` raises."""
+    positions, data = interleave(columns, what)
+    return binary_array(positions[:: len(columns)], data)
+
+
 def interleave(columns: list[pa.BinaryArray], what: str) -> tuple[Integers, Bytes]:
     """Return positions and bytes of row 0 of each column in turn, then row 1 of each, and so on; nulls take no bytes.
 

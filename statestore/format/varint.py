@@ -113,3 +113,11 @@ def _read_groups(data: bytes, position: int, what: str, *, max_bytes: int) -> tu
         if byte < 0x80:
             return value, position + index + 1
     raise VarintError(what, max_bytes=max_bytes)
+
+
+def take_bytes(data: bytes, start: int, size: int, what: str) -> tuple[bytes, int]:
+    """Return `size` bytes from `start` on, and the position after them. Raises TruncatedError, naming `what`."""
+    end = start + size
+    if end > len(data):
+        raise TruncatedError(what, wanted=size, got=len(data) - start)
+    return data[start:end], end

@@ -224,35 +224,26 @@ class StoreBuilder(Derivable, Generic[S]):
         if segments is not None and spec.kind is StoreKind.VERSIONED:
             built = self.store_class(VersionedParts(spec, entries, StoreStack(inner), segments, logged, logged_for))
         else:
-            stack = self._stack(inner, segments, logged, logged_for, written_for, expiry, record)
-            parts = StoreParts(spec, entries, stack)
-            built = self.store_class(parts if segments is None else SegmentedParts(spec, entries, stack, segments))
+            # Each layer is over the ones before it.
+            top = inner
+            retaining = cache = expiring = None
+            if segments is not None:
+                top = retaining = RetainingLayer(top, segments, counts_deletes=not spec.retain_duplicates)
+            if logged is not None:
+                top = ChangeLoggingLayer(top, spec, logged, logged_for)
+            if self.caching_enabled:
+                top = cache = CachingLayer(top, written_for, self.cache_max_bytes)
+            if self.time_to_live is not None:
+                if expiry is None:
+                    raise ValueError(
+                        f"store {self.name!r} has a time to live: it can't be built without its expiry store"
+                    )
+                top = expiring = ExpiringLayer(top, self.time_to_live, expiry, self._headers_of(record))
+            stack = StoreStack(top, retaining, cache, expiring)
+            built = self.store_class(
+                StoreParts(spec, entries, stack) if segments is None else SegmentedParts(spec, entries, stack, segments)
+            )
         return measure_operations(built, self.format, metrics or StoreMetrics()) if self.metrics_enabled else built
-
-    def _stack(
-        self,
-        inner: ByteStore,
-        segments: Segments | None,
-        changelog: Changelog | None,
-        logged_for: RecordContext,
-        written_for: WrittenFor,
-        expiry: Expiry | None,
-        record: RecordContext,
-    ) -> StoreStack:
-        """Return the layers over `inner`; each is over the ones that are named before it."""
-        top = inner
-        retaining = cache = expiring = None
-        if segments is not None:
-            top = retaining = RetainingLayer(top, segments, counts_deletes=not self.spec.retain_duplicates)
-        if changelog is not None:
-            top = ChangeLoggingLayer(top, self.spec, changelog, logged_for)
-        if self.caching_enabled:
-            top = cache = CachingLayer(top, written_for, self.cache_max_bytes)
-        if self.time_to_live is not None:
-            if expiry is None:
-                raise ValueError(f"store {self.name!r} has a time to live: it can't be built without its expiry store")
-            top = expiring = ExpiringLayer(top, self.time_to_live, expiry, self._headers_of(record))
-        return StoreStack(top, retaining, cache, expiring)
 
     def _headers_of(self, record: RecordContext) -> Callable[[bytes], bytes]:
         """Return what gives the headers that a stored value is put with: its own, or those of the record."""

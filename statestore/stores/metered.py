@@ -16,37 +16,23 @@ from statestore.stores.typed_store import TypedStore
 
 S = TypeVar("S", bound=TypedStore)
 
-# Kafka's sensor for each operation that a store may have.
-_SENSORS: Final[Mapping[str, str]] = {
-    "get": "get",
-    "get_many": "get",
-    "put": "put",
-    "put_if_absent": "put-if-absent",
-    "put_all": "put-all",
-    "put_many": "put-all",
-    "delete": "delete",
-    "remove": "remove",
-    "fetch": "fetch",
-    "fetch_many": "fetch",
-    "fetch_session": "fetch",
-    "fetch_session_many": "fetch",
-    "backward_fetch": "fetch",
-    "fetch_all": "fetch",
-    "backward_fetch_all": "fetch",
-    "find_sessions": "fetch",
-    "find_sessions_many": "fetch",
-    "backward_find_sessions": "fetch",
-    "range": "range",
-    "reverse_range": "range",
-    "range_values": "range",
-    "all": "all",
-    "reverse_all": "all",
-    "backward_all": "all",
-    "prefix_scan": "prefix-scan",
-    "flush": "flush",
+# Kafka's sensors, and the operations of each that a store may have.
+_SENSORS: Final[Mapping[str, tuple[str, ...]]] = {
+    "get": ("get", "get_many"),
+    "put": ("put",),
+    "put-if-absent": ("put_if_absent",),
+    "put-all": ("put_all", "put_many"),
+    "delete": ("delete",),
+    "remove": ("remove",),
+    "fetch": (
+        *("fetch", "fetch_many", "backward_fetch", "fetch_all", "backward_fetch_all"),
+        *("fetch_session", "fetch_session_many", "find_sessions", "find_sessions_many", "backward_find_sessions"),
+    ),
+    "range": ("range", "reverse_range", "range_values"),
+    "all": ("all", "reverse_all", "backward_all"),
+    "prefix-scan": ("prefix_scan",),
+    "flush": ("flush",),
 }
-
-
 # After these, Kafka notes how old the record is.
 _PUTS: Final = frozenset({"put", "put_if_absent"})
 
@@ -54,7 +40,7 @@ _PUTS: Final = frozenset({"put", "put_if_absent"})
 def measure_operations(store: S, store_format: StoreFormat, metrics: StoreMetrics) -> S:
     """Return the store with its operations timed in `metrics`. The store is changed, not copied."""
     store.metrics = metrics
-    for operation, sensor in _SENSORS.items():
+    for sensor, operation in ((sensor, operation) for sensor, each in _SENSORS.items() for operation in each):
         if hasattr(store, operation):
             timed = _time_operation(metrics, sensor, getattr(store, operation))
             setattr(store, operation, _with_record_latency(store, metrics, timed) if operation in _PUTS else timed)

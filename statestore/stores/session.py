@@ -177,24 +177,21 @@ class ReadOnlySessionStore(SegmentedReadableStore, Generic[K, A]):
         return keys, times_of("start_ms", start_ms, len(keys)), times_of("end_ms", end_ms, len(keys))
 
     def _find(self, arguments: tuple[Any, ...], *, reverse: bool) -> StoreIterator[tuple[Windowed, A]]:
-        if len(arguments) == 2:
-            return self._find_by_end(*arguments, reverse=reverse)
+        earliest_end_ms, latest_ms = arguments[-2:]
+        latest_end_ms, latest_start_ms = (latest_ms, MAX_TIME_MS) if len(arguments) == 2 else (MAX_TIME_MS, latest_ms)
+        lower: bytes | None = None
+        upper: bytes | None = None
         if len(arguments) == 3:
-            key, earliest_end_ms, latest_start_ms = arguments
-            key_bytes = self._require_key(key)
-            lower: bytes | None = key_bytes
-            upper: bytes | None = key_bytes
-        else:
-            from_key, to_key, earliest_end_ms, latest_start_ms = arguments
-            lower = None if from_key is None else self._key_bytes(from_key)
-            upper = None if to_key is None else self._key_bytes(to_key)
+            lower = upper = self._require_key(arguments[0])
+        elif len(arguments) == 4:
+            lower, upper = (None if key is None else self._key_bytes(key) for key in arguments[:2])
         first_end_ms = max(index(earliest_end_ms), self._segments.first_visible_ms)
-        last_start_ms = index(latest_start_ms)
+        last_end_ms, last_start_ms = min(index(latest_end_ms), MAX_TIME_MS), index(latest_start_ms)
 
         def wanted(parsed: Parsed) -> bool:
             found, start_ms, end_ms = parsed
             return (
-                end_ms >= first_end_ms
+                first_end_ms <= end_ms <= last_end_ms
                 and start_ms <= last_start_ms
                 and (lower is None or found >= lower)
                 and (upper is None or found <= upper)
@@ -207,21 +204,9 @@ class ReadOnlySessionStore(SegmentedReadableStore, Generic[K, A]):
             )
         else:
             bounds = (lower, None if upper is None else upper_bound(upper, _GREATEST_SUFFIX))
+        times_ms = first_end_ms, last_end_ms
         entries = scan_segments(
-            self._inner, self._segments, (first_end_ms, MAX_TIME_MS), bounds, split_session_key, wanted, reverse=reverse
-        )
-        return self._iterate(self._with_sessions(entries))
-
-    def _find_by_end(self, earliest_ms: int, latest_ms: int, *, reverse: bool) -> StoreIterator[tuple[Windowed, A]]:
-        first_ms, last_ms = max(index(earliest_ms), self._segments.first_visible_ms), min(index(latest_ms), MAX_TIME_MS)
-        entries = scan_segments(
-            self._inner,
-            self._segments,
-            (first_ms, last_ms),
-            (None, None),
-            split_session_key,
-            lambda parsed: first_ms <= parsed[2] <= last_ms,
-            reverse=reverse,
+            self._inner, self._segments, times_ms, bounds, split_session_key, wanted, reverse=reverse
         )
         return self._iterate(self._with_sessions(entries))
 

@@ -22,7 +22,7 @@ from statestore.stores.supplier import (
     SessionBytesStoreSupplier,
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
-    segmented_supplier,
+    segmented,
     window_supplier,
 )
 from statestore.stores.typed_store import TypedStore
@@ -72,16 +72,14 @@ class Stores:
         name: str, history_retention: Duration, segment_interval: Duration | None = None
     ) -> VersionedBytesStoreSupplier:
         """Return a supplier of a RocksDB store that keeps old versions for `history_retention`."""
-        return segmented_supplier(
-            VersionedBytesStoreSupplier, name, StoreFormat.PLAIN, history_retention, segment_interval
-        )
+        return segmented(VersionedBytesStoreSupplier, name, StoreFormat.PLAIN, history_retention, segment_interval)
 
     @staticmethod
     def persistent_versioned_key_value_store_with_headers(
         name: str, history_retention: Duration, segment_interval: Duration | None = None
     ) -> VersionedBytesStoreSupplier:
         """Return a supplier of a RocksDB store that keeps old versions, each with its headers."""
-        return segmented_supplier(
+        return segmented(
             VersionedBytesStoreSupplier, name, StoreFormat.WITH_HEADERS, history_retention, segment_interval
         )
 
@@ -90,7 +88,7 @@ class Stores:
         name: str, history_retention: Duration, segment_interval: Duration | None = None
     ) -> VersionedBytesStoreSupplier:
         """Return a supplier of a versioned store in memory, for both versioned builders. Kafka has none."""
-        return segmented_supplier(VersionedBytesStoreSupplier, name, None, history_retention, segment_interval)
+        return segmented(VersionedBytesStoreSupplier, name, None, history_retention, segment_interval)
 
     @staticmethod
     def persistent_window_store(
@@ -101,9 +99,8 @@ class Stores:
         segment_interval: Duration | None = None,
     ) -> WindowBytesStoreSupplier:
         """Return a supplier of a RocksDB window store of plain values."""
-        return window_supplier(
-            name, StoreFormat.PLAIN, retention_period, window_size, retain_duplicates, segment_interval
-        )
+        sizes = retention_period, window_size, retain_duplicates, segment_interval
+        return window_supplier(name, StoreFormat.PLAIN, *sizes)
 
     @staticmethod
     def persistent_timestamped_window_store(
@@ -114,9 +111,8 @@ class Stores:
         segment_interval: Duration | None = None,
     ) -> WindowBytesStoreSupplier:
         """Return a supplier of a RocksDB window store that keeps a timestamp with each value."""
-        return window_supplier(
-            name, StoreFormat.TIMESTAMPED, retention_period, window_size, retain_duplicates, segment_interval
-        )
+        sizes = retention_period, window_size, retain_duplicates, segment_interval
+        return window_supplier(name, StoreFormat.TIMESTAMPED, *sizes)
 
     @staticmethod
     def persistent_timestamped_window_store_with_headers(
@@ -127,14 +123,8 @@ class Stores:
         segment_interval: Duration | None = None,
     ) -> WindowBytesStoreSupplier:
         """Return a supplier of a RocksDB window store that keeps a timestamp and headers with each value."""
-        return window_supplier(
-            name,
-            StoreFormat.TIMESTAMPED_WITH_HEADERS,
-            retention_period,
-            window_size,
-            retain_duplicates,
-            segment_interval,
-        )
+        sizes = retention_period, window_size, retain_duplicates, segment_interval
+        return window_supplier(name, StoreFormat.TIMESTAMPED_WITH_HEADERS, *sizes)
 
     @staticmethod
     def in_memory_window_store(
@@ -152,25 +142,21 @@ class Stores:
         name: str, retention_period: Duration, segment_interval: Duration | None = None
     ) -> SessionBytesStoreSupplier:
         """Return a supplier of a RocksDB session store of plain aggregates."""
-        return segmented_supplier(
-            SessionBytesStoreSupplier, name, StoreFormat.PLAIN, retention_period, segment_interval
-        )
+        return segmented(SessionBytesStoreSupplier, name, StoreFormat.PLAIN, retention_period, segment_interval)
 
     @staticmethod
     def persistent_session_store_with_headers(
         name: str, retention_period: Duration, segment_interval: Duration | None = None
     ) -> SessionBytesStoreSupplier:
         """Return a supplier of a RocksDB session store that keeps headers with each aggregate."""
-        return segmented_supplier(
-            SessionBytesStoreSupplier, name, StoreFormat.WITH_HEADERS, retention_period, segment_interval
-        )
+        return segmented(SessionBytesStoreSupplier, name, StoreFormat.WITH_HEADERS, retention_period, segment_interval)
 
     @staticmethod
     def in_memory_session_store(
         name: str, retention_period: Duration, segment_interval: Duration | None = None
     ) -> SessionBytesStoreSupplier:
         """Return a supplier of a session store in memory, for both session builders."""
-        return segmented_supplier(SessionBytesStoreSupplier, name, None, retention_period, segment_interval)
+        return segmented(SessionBytesStoreSupplier, name, None, retention_period, segment_interval)
 
     @staticmethod
     def key_value_store_builder(

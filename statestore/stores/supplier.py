@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ClassVar, TypeVar
+from math import inf
+from typing import Any, ClassVar, Final, TypeVar
 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, check_store_name, require_milliseconds
 from statestore.format.values.store_format import StoreFormat
@@ -107,10 +108,10 @@ def window_supplier(
             f"{name!r} would forget a window before it ends"
         )
     sizes = window_size_ms, bool(retain_duplicates)
-    return segmented_supplier(WindowBytesStoreSupplier, name, store_format, retention_ms, segment_interval, *sizes)
+    return segmented(WindowBytesStoreSupplier, name, store_format, retention_ms, segment_interval, *sizes)
 
 
-def segmented_supplier(
+def segmented(
     supplier_class: type[Supplier],
     name: str,
     store_format: StoreFormat | None,
@@ -120,32 +121,24 @@ def segmented_supplier(
 ) -> Supplier:
     """Return a supplier of a store in segments; persistent if the format is given."""
     retention_ms = milliseconds(supplier_class._retention_parameter, retention)
-    interval_ms = _interval_ms(supplier_class.kind, retention_ms, segment_interval)
+    interval_ms = (
+        default_segment_interval_ms(supplier_class.kind, retention_ms)
+        if segment_interval is None
+        else milliseconds("segment_interval", segment_interval, least=1)
+    )
     return supplier_class(name, store_format, store_format is not None, retention_ms, interval_ms, *more)
+
+
+_VERSIONED_SEGMENTS: Final = ((60_000, 3, 2_000), (300_000, 5, 20_000), (3_600_000, 12, 60_000), (inf, 24, 300_000))
+"""Up to which history a versioned store has how many segments, and the least that each spans, in ms.
+
+Source: RocksDbVersionedKeyValueBytesStoreSupplier.
+"""
 
 
 def default_segment_interval_ms(kind: StoreKind, retention_ms: int) -> int:
     """Return how much time a segment of a segmented store spans if nobody says, in ms: Kafka's choice."""
     if kind is StoreKind.VERSIONED:
-        return _default_versioned_interval_ms(retention_ms)
+        _, parts, least_ms = next(each for each in _VERSIONED_SEGMENTS if retention_ms <= each[0])
+        return max(retention_ms // parts, least_ms)
     return max(retention_ms // 2, _MIN_SEGMENT_INTERVAL_MS)
-
-
-def _interval_ms(kind: StoreKind, retention_ms: int, segment_interval: Duration | None) -> int:
-    if segment_interval is not None:
-        return milliseconds("segment_interval", segment_interval, least=1)
-    return default_segment_interval_ms(kind, retention_ms)
-
-
-def _default_versioned_interval_ms(history_ms: int) -> int:
-    """Return Kafka's choice, 3 to 24 segments with the length of the history.
-
-    Source: RocksDbVersionedKeyValueBytesStoreSupplier.
-    """
-    if history_ms <= 60_000:
-        return max(history_ms // 3, 2_000)
-    if history_ms <= 300_000:
-        return max(history_ms // 5, 20_000)
-    if history_ms <= 3_600_000:
-        return max(history_ms // 12, 60_000)
-    return max(history_ms // 24, 300_000)

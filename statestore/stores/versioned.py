@@ -142,10 +142,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], TypedStore):
         return ReadOnlyVersionedKeyValueStore(self._parts)
 
     def _put(self, key: K, holder: Any, timestamp_ms: int) -> int:
-        if self._keys is None:
-            key_bytes, stored = self._require_key(key), self._encode(holder)
-        else:
-            key_bytes, stored = self._to_put(key, holder)
+        key_bytes, stored = self._to_put(key, holder)
         if timestamp_ms.__class__ is not int or not 0 <= timestamp_ms <= MAX_TIME_MS:
             check_time("timestamp_ms", timestamp_ms)
         valid_to_ms = self._rows.put(key_bytes, stored, timestamp_ms)

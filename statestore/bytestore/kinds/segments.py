@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from statestore.bytestore.protocol import ByteStore
 from statestore.errors.data import TruncatedError
-from statestore.format.binary_columns import Integers, binary_array, interleave
+from statestore.format.binary_columns import Integers, join_rows, rows_of_numbers
 
 SEGMENT_ID_SIZE: Final = 8
 LATEST_SEGMENT: Final = -1
@@ -37,9 +37,7 @@ segment_prefix: Final[Callable[[int], bytes]] = _ID.pack
 
 def with_segments(segment_ids: Integers, keys: pa.BinaryArray) -> pa.BinaryArray:
     """Return each key behind the prefix of its segment, whose id is in the row beside it."""
-    prefixes = binary_array(np.arange(len(keys) + 1) * SEGMENT_ID_SIZE, segment_ids.astype(">i8"))
-    positions, data = interleave([prefixes, keys], "keys with segments")
-    return binary_array(positions[::2], data)
+    return join_rows([rows_of_numbers(segment_ids.astype(">i8")), keys], "keys with segments")
 
 
 def segment_of(key: bytes) -> int:

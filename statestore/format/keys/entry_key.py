@@ -15,11 +15,10 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from statestore.errors.data import TruncatedError
-from statestore.format.binary_columns import binary_array, interleave, row_sizes
+from statestore.format.binary_columns import join_rows, row_sizes, rows_of_numbers
 
 VALUE_KEYS: Final = "value"
 LIST_KEYS: Final = "list"
@@ -68,12 +67,8 @@ def map_entry_key(key: bytes, map_key: bytes) -> bytes:
 
 def map_entry_keys(keys: pa.BinaryArray, map_keys: pa.BinaryArray) -> pa.BinaryArray:
     """Return `map_entry_key` of each key and the map key beside it. Raises ValueError beyond 2^31 - 1 bytes."""
-    rows = len(keys)
-    sizes = binary_array(np.arange(rows + 1) * _KEY_SIZE.size, row_sizes(keys).astype(">u4"))
-    between = pa.repeat(pa.scalar(_BEFORE_MAP_KEY, pa.binary()), rows)
-    parts = [sizes, keys, between, map_keys]
-    positions, data = interleave(parts, "keys of entries")
-    return binary_array(positions[:: len(parts)], data)
+    between = pa.repeat(pa.scalar(_BEFORE_MAP_KEY, pa.binary()), len(keys))
+    return join_rows([rows_of_numbers(row_sizes(keys).astype(">u4")), keys, between, map_keys], "keys of entries")
 
 
 def map_bounds(key: bytes) -> tuple[bytes, bytes]:

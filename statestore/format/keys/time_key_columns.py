@@ -9,7 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statestore.format.binary_columns import Flags, Integers, binary_array, interleave, positions_and_bytes, refuse_row
+from statestore.format.binary_columns import (
+    Flags,
+    Integers,
+    binary_array,
+    join_rows,
+    positions_and_bytes,
+    refuse_row,
+    rows_of_numbers,
+)
 from statestore.format.keys.due_key import BY_TIME, window_end_key
 from statestore.format.keys.session_key import encode_session_key, split_session_key
 from statestore.format.keys.window_key import split_window_key
@@ -36,9 +44,7 @@ def encode_session_keys(keys: pa.BinaryArray, starts_ms: Integers, ends_ms: Inte
 
 
 def _with_suffixes(keys: pa.BinaryArray, suffixes: npt.NDArray[np.void]) -> pa.BinaryArray:
-    size = suffixes.dtype.itemsize
-    positions, data = interleave([keys, binary_array(np.arange(len(keys) + 1) * size, suffixes)], "keys with times")
-    return binary_array(positions[::2], data)
+    return join_rows([keys, rows_of_numbers(suffixes)], "keys with times")
 
 
 def window_starts(keys: pa.BinaryArray) -> Integers:
@@ -92,21 +98,17 @@ def encode_window_ends(windows: WindowEnds) -> pa.BinaryArray:
     """Return where each window stands in order of time. Starts and ends are 0 or more."""
     fronts = np.zeros(len(windows.keys), _FRONT)
     fronts["by_time"], fronts["end_ms"], fronts["start_ms"] = BY_TIME, windows.ends_ms, windows.starts_ms
-    columns = [binary_array(np.arange(len(fronts) + 1) * _FRONT.itemsize, fronts), windows.keys]
-    positions, data = interleave(columns, "ends of windows")
-    return binary_array(positions[::2], data)
+    return join_rows([rows_of_numbers(fronts), windows.keys], "ends of windows")
 
 
 def decode_window_ends(places: pa.BinaryArray) -> WindowEnds:
     """Return which window stands at each place. Raises FormatError for one that `window_end_key` would refuse."""
     positions, data = positions_and_bytes(places)
     sizes = positions[1:] - positions[:-1]
-    if (sizes < _FRONT.itemsize).any():
-        refuse_row(window_end_key, places, int((sizes < _FRONT.itemsize).argmax()))
+    _refuse(sizes < _FRONT.itemsize, places, window_end_key)
     bytes_of_fronts = data[positions[:-1, np.newaxis] + np.arange(_FRONT.itemsize)]
     fronts = bytes_of_fronts.view(_FRONT).reshape(len(places))
-    if (fronts["by_time"] != BY_TIME).any():
-        refuse_row(window_end_key, places, int((fronts["by_time"] != BY_TIME).argmax()))
+    _refuse(fronts["by_time"] != BY_TIME, places, window_end_key)
     parts = np.empty(2 * len(places) + 1, np.int64)
     parts[::2], parts[1::2] = positions, positions[:-1] + _FRONT.itemsize
     keys = binary_array(parts, data).take(pa.array(np.arange(1, len(parts), 2)))

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from statestore.errors import FormatError
 from statestore.errors.data import NegativeLengthError, TruncatedError
+from statestore.format.varint import take_bytes
 
 NO_TIMESTAMP: Final = -1
 """The timestamp of a message that has none, as all of v0."""
@@ -98,11 +99,9 @@ def decode_message(data: bytes, position: int = 0) -> tuple[MessageV0V1, int]:
     (offset, size), start = _unpack(_ENTRY, data, position, "entry")
     if size < 0:
         raise NegativeLengthError("message", length=size)
-    end = start + size
-    if end > len(data):
-        raise TruncatedError("message", wanted=size, got=len(data) - start)
     # Cut out, so that no length inside can lead into the next entry.
-    return _decode_body(offset, data[start:end]), end
+    body, end = take_bytes(data, start, size, "message")
+    return _decode_body(offset, body), end
 
 
 def _decode_body(offset: int, body: bytes) -> MessageV0V1:
@@ -136,9 +135,4 @@ def _unpack(layout: struct.Struct, data: bytes, position: int, what: str) -> tup
 
 def _read_nullable(body: bytes, position: int, what: str) -> tuple[bytes | None, int]:
     (size,), position = _unpack(_SIZE, body, position, f"{what} size")
-    if size < 0:
-        return None, position
-    end = position + size
-    if end > len(body):
-        raise TruncatedError(what, wanted=size, got=len(body) - position)
-    return body[position:end], end
+    return (None, position) if size < 0 else take_bytes(body, position, size, what)

@@ -21,7 +21,15 @@ from typing import Final, NamedTuple
 from statestore.errors import FormatError
 from statestore.errors.data import NegativeLengthError, TruncatedError
 from statestore.format.records.header_bytes import MIN_HEADER_SIZE, decode_key, encode_headers
-from statestore.format.varint import INT64_MAX, INT64_MIN, decode_varint, decode_varlong, encode_varint, encode_varlong
+from statestore.format.varint import (
+    INT64_MAX,
+    INT64_MIN,
+    decode_varint,
+    decode_varlong,
+    encode_varint,
+    encode_varlong,
+    take_bytes,
+)
 
 NO_SEQUENCE: Final = -1
 """The sequence of a record whose producer is not idempotent."""
@@ -116,11 +124,9 @@ def decode_record(data: bytes, position: int = 0) -> tuple[RecordV2, int]:
     size, start = decode_varint(data, position, "record size")
     if size < 0:
         raise NegativeLengthError("record", length=size)
-    end = start + size
-    if end > len(data):
-        raise TruncatedError("record", wanted=size, got=len(data) - start)
     # Cut out, so that no length inside can lead into the next record.
-    return _decode_body(data[start:end]), end
+    body, end = take_bytes(data, start, size, "record")
+    return _decode_body(body), end
 
 
 def _decode_body(body: bytes) -> RecordV2:
@@ -148,7 +154,7 @@ def _read_headers(body: bytes, position: int) -> tuple[tuple[tuple[str, bytes | 
         size, position = decode_varint(body, position, "header key size")
         if size < 0:
             raise NegativeLengthError("header key", length=size)
-        key, position = _read_bytes(body, position, size, "header key")
+        key, position = take_bytes(body, position, size, "header key")
         value, position = _read_nullable(body, position, "header value")
         headers.append((decode_key(key), value))
     return tuple(headers), position
@@ -156,11 +162,4 @@ def _read_headers(body: bytes, position: int) -> tuple[tuple[tuple[str, bytes | 
 
 def _read_nullable(body: bytes, position: int, what: str) -> tuple[bytes | None, int]:
     size, position = decode_varint(body, position, f"{what} size")
-    return (None, position) if size < 0 else _read_bytes(body, position, size, what)
-
-
-def _read_bytes(body: bytes, position: int, size: int, what: str) -> tuple[bytes, int]:
-    end = position + size
-    if end > len(body):
-        raise TruncatedError(what, wanted=size, got=len(body) - position)
-    return body[position:end], end
+    return (None, position) if size < 0 else take_bytes(body, position, size, what)

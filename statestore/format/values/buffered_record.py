@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from statestore.errors import FormatError
 from statestore.errors.data import NegativeLengthError, TruncatedError
 from statestore.format.records.header_bytes import MIN_HEADER_SIZE, encode_headers, parse_headers
+from statestore.format.varint import take_bytes
 
 BUFFERED_KEYS: Final = "buffered"
 """What is recorded of the keys of a buffer's store. Never rename."""
@@ -151,11 +152,8 @@ class _Fields:
         return len(self._data) - self._at
 
     def take(self, what: str, size: int) -> bytes:
-        at, data = self._at, self._data
-        if at + size > len(data):
-            raise TruncatedError(what, wanted=size, got=len(data) - at)
-        self._at = at + size
-        return data[at : at + size]
+        taken, self._at = take_bytes(self._data, self._at, size, what)
+        return taken
 
     def number(self, what: str) -> int:
         number: int = _INT.unpack(self.take(what, _INT.size))[0]

@@ -24,6 +24,7 @@ from statestore.format.binary_columns import (
     read_varints,
     refuse_row,
     row_sizes,
+    rows_of_numbers,
     varint_array,
 )
 from statestore.format.values.store_format import StoreFormat
@@ -142,22 +143,9 @@ def _cut(data: Bytes, starts: Integers, ends: Integers, valid: Flags) -> pa.Bina
     return binary_array(cuts, data).take(pa.array(np.arange(0, 2 * len(starts), 2), mask=~valid))
 
 
-def _join_timestamped(
-    values: pa.BinaryArray, timestamps_ms: pa.Int64Array, header_bytes: pa.BinaryArray
-) -> pa.BinaryArray:
-    return _joined([_timestamp_array(timestamps_ms), values], values)
-
-
-def _join_with_headers(
-    values: pa.BinaryArray, timestamps_ms: pa.Int64Array, header_bytes: pa.BinaryArray
-) -> pa.BinaryArray:
-    return _joined([varint_array(row_sizes(header_bytes)), header_bytes, values], values)
-
-
 def _timestamp_array(timestamps_ms: pa.Int64Array) -> pa.BinaryArray:
     """Return timestamps in ms as they are stored; any bytes for a null."""
-    numbers = timestamps_ms.fill_null(0).to_numpy().astype(">i8")
-    return binary_array(np.arange(len(numbers) + 1) * TIMESTAMP_SIZE, numbers)
+    return rows_of_numbers(timestamps_ms.fill_null(0).to_numpy().astype(">i8"))
 
 
 def _joined(parts: list[pa.BinaryArray], values: pa.BinaryArray) -> pa.BinaryArray:
@@ -183,7 +171,11 @@ _SPLIT: Final[dict[StoreFormat, Callable[[pa.BinaryArray], StoredColumns]]] = {
 }
 _JOIN: Final[dict[StoreFormat, Callable[[pa.BinaryArray, pa.Int64Array, pa.BinaryArray], pa.BinaryArray]]] = {
     StoreFormat.PLAIN: lambda values, timestamps_ms, header_bytes: values,
-    StoreFormat.TIMESTAMPED: _join_timestamped,
+    StoreFormat.TIMESTAMPED: lambda values, timestamps_ms, _: _joined(
+        [_timestamp_array(timestamps_ms), values], values
+    ),
     StoreFormat.TIMESTAMPED_WITH_HEADERS: join_columns,
-    StoreFormat.WITH_HEADERS: _join_with_headers,
+    StoreFormat.WITH_HEADERS: lambda values, _, header_bytes: _joined(
+        [varint_array(row_sizes(header_bytes)), header_bytes, values], values
+    ),
 }

@@ -36,26 +36,16 @@ class StoredParts(NamedTuple):
     header_bytes: bytes | None
 
 
-def _split_timestamped(stored: bytes) -> StoredParts:
-    timestamp_ms, value = split_value_timestamp(stored)
-    return StoredParts(value, timestamp_ms, None)
-
-
-def _split_timestamped_with_headers(stored: bytes) -> StoredParts:
-    header_bytes, timestamp_ms, value = split_value_timestamp_headers(stored)
-    return StoredParts(value, timestamp_ms, header_bytes)
-
-
-def _split_with_headers(stored: bytes) -> StoredParts:
-    header_bytes, value = split_value_headers(stored)
+def _without_timestamp(header_bytes: bytes, value: bytes) -> StoredParts:
     return StoredParts(value, None, header_bytes)
 
 
 _SPLIT: Final[dict[StoreFormat, Callable[[bytes], StoredParts]]] = {
     StoreFormat.PLAIN: lambda stored: StoredParts(stored, None, None),
-    StoreFormat.TIMESTAMPED: _split_timestamped,
-    StoreFormat.TIMESTAMPED_WITH_HEADERS: _split_timestamped_with_headers,
-    StoreFormat.WITH_HEADERS: _split_with_headers,
+    # In the layouts, the value comes last.
+    StoreFormat.TIMESTAMPED: lambda stored: StoredParts(*split_value_timestamp(stored)[::-1], None),
+    StoreFormat.TIMESTAMPED_WITH_HEADERS: lambda stored: StoredParts(*split_value_timestamp_headers(stored)[::-1]),
+    StoreFormat.WITH_HEADERS: lambda stored: _without_timestamp(*split_value_headers(stored)),
 }
 
 _JOIN: Final[dict[StoreFormat, Callable[[bytes | None, int, bytes], bytes | None]]] = {

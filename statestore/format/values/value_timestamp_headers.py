@@ -99,8 +99,7 @@ before_value: Final = _BeforeValue()
 
 def plain_value(data: bytes) -> bytes:
     """Return the value alone; raises as `split_value_timestamp_headers` does. Kafka's Utils.rawPlainValue."""
-    _, end = _headers_span(data)
-    return data[end + TIMESTAMP_SIZE :]
+    return split_value_timestamp_headers(data)[2]
 
 
 class _ValuePositions(dict[bytes, int]):
@@ -132,8 +131,7 @@ def plain_values(pairs: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
 
 def timestamped_value(data: bytes) -> bytes:
     """Return timestamp and value, a `value_timestamp`. Raises FormatError. Kafka's Utils.rawTimestampedValue."""
-    _, end = _headers_span(data)
-    return data[end:]
+    return data[_checked_headers_span(data)[1] :]
 
 
 def convert_to_header_format(timestamped: bytes | None) -> bytes | None:
@@ -144,26 +142,6 @@ def convert_to_header_format(timestamped: bytes | None) -> bytes | None:
 def convert_from_plain_to_header_format(plain: bytes | None) -> bytes | None:
     """Return a plain value in this layout, without headers and with the timestamp -1; None for None."""
     return None if plain is None else _NO_HEADERS_UNKNOWN_TIMESTAMP + plain
-
-
-def _headers_span(data: bytes) -> tuple[int, int]:
-    """Return start and end of the headers, behind which there is room for the timestamp.
-
-    Sizes of one or two bytes, below 8192, are read in place; all else, and all that is wrong, goes the long way.
-    """
-    try:
-        zigzag, start = data[0], 1
-        if zigzag > 0x7F:
-            group = data[1]
-            if group > 0x7F:
-                return _checked_headers_span(data)
-            zigzag, start = zigzag & 0x7F | group << 7, 2
-    except IndexError:
-        return _checked_headers_span(data)
-    end = start + (zigzag >> 1)
-    if zigzag & 1 or end + TIMESTAMP_SIZE > len(data):
-        return _checked_headers_span(data)
-    return start, end
 
 
 def _checked_headers_span(data: bytes) -> tuple[int, int]:

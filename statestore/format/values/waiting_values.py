@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from statestore.errors import FormatError
 from statestore.errors.data import NegativeLengthError, TruncatedError
+from statestore.format.varint import take_bytes
 
 WAITING_KEYS: Final = "waiting"
 """What is recorded of the keys of such a store. Never rename."""
@@ -99,14 +100,10 @@ def _decode_list(data: bytes, start: int) -> tuple[list[bytes], int]:
         raise TruncatedError("list of waiting records", wanted=count * _SIZE.size, got=len(data) - at)
     entries = []
     for _ in range(count):
-        if at + _SIZE.size > len(data):
-            raise TruncatedError("waiting record", wanted=_SIZE.size, got=len(data) - at)
-        (size,) = _SIZE.unpack_from(data, at)
-        at += _SIZE.size
+        encoded, at = take_bytes(data, at, _SIZE.size, "waiting record")
+        (size,) = _SIZE.unpack(encoded)
         if size < 0:
             raise NegativeLengthError("waiting record", length=size)
-        if at + size > len(data):
-            raise TruncatedError("waiting record", wanted=size, got=len(data) - at)
-        entries.append(data[at : at + size])
-        at += size
+        entry, at = take_bytes(data, at, size, "waiting record")
+        entries.append(entry)
     return entries, at
