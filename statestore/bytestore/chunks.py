@@ -20,8 +20,7 @@ DEFAULT_ROWS: Final = 10_000
 DEFAULT_BYTES: Final = 4 << 20
 """Larger chunks are hardly faster. What is done with one often holds it several times: as it is stored, taken apart, as
 Arrow columns, encoded."""
-_MOST_TAKEN_AT_ONCE: Final = 64
-"""Rows: looked at one by one they would take longer."""
+_MOST_TAKEN_AT_ONCE: Final = 64  # rows: looked at one by one they would take longer
 
 
 def key_and_value_sizes(rows: Sequence[Any]) -> list[int]:

@@ -9,10 +9,8 @@ from statestore.bytestore.row_changes import RowChanges
 
 Pair = tuple[bytes, bytes]
 Change = tuple[bytes, "bytes | None"]
-KeyChanges = Mapping[bytes, "bytes | None"]
-"""Changes of keys that are all different."""
-Range = tuple[bytes, bytes]
-"""The first and the last key, both inclusive."""
+KeyChanges = Mapping[bytes, "bytes | None"]  # changes of keys that are all different
+Range = tuple[bytes, bytes]  # the first and the last key, both inclusive
 
 
 class ByteStore(Protocol):

@@ -24,8 +24,7 @@ Positions: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
-MAX_COLUMN_BYTES: Final = 2**31 - 1
-"""What one Arrow binary array can hold: its positions have 32 bits."""
+MAX_COLUMN_BYTES: Final = 2**31 - 1  # what one Arrow binary array can hold: its positions have 32 bits
 
 
 def as_binary_array(column: pa.Array | pa.ChunkedArray, what: str) -> pa.BinaryArray:

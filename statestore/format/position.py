@@ -18,11 +18,9 @@ from typing import Final
 from statestore.errors import FormatError
 from statestore.errors.data import NegativeLengthError, TruncatedError
 
-Position = dict[str, dict[int, int]]
-"""The offset that was taken in last, by topic and partition."""
+Position = dict[str, dict[int, int]]  # the offset that was taken in last, by topic and partition
 
-OFFSET_UNKNOWN: Final = -4
-"""Stands for the changelog's offset where none is known."""
+OFFSET_UNKNOWN: Final = -4  # stands for the changelog's offset where none is known
 
 _VERSION: Final = 0
 _WHAT: Final = "position"

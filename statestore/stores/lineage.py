@@ -23,8 +23,7 @@ class Derivable:
 
     _base: Derivable | None = None
     """The builder that this one was made of. It is kept, so that it goes after this one."""
-    _loss: weakref.finalize[Any, Any] | None = None
-    """What tells the base when this one is gone."""
+    _loss: weakref.finalize[Any, Any] | None = None  # what tells the base when this one is gone
     _lost: list[str] | None = None
 
     def thrown_away(self) -> list[str]:

@@ -52,8 +52,7 @@ class StoreMetrics:
         clock_ns: Callable[[], int] = time.perf_counter_ns,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        self.header_bytes = 0
-        """How many bytes of headers were put, in all."""
+        self.header_bytes = 0  # how many bytes of headers were put, in all
         self.clock_ns = clock_ns
         self.clock_ms = clock_ms
         self.record_latency = LatencyRange()
@@ -61,8 +60,7 @@ class StoreMetrics:
         self._started_ns = clock_ns()
         self._sensors: dict[str, Sensor] = {}
         self._iterator_duration = Sensor()
-        self._opened_ms: dict[object, int] = {}
-        """When each open iterator was opened, the first one first."""
+        self._opened_ms: dict[object, int] = {}  # when each open iterator was opened, the first one first
 
     @property
     def open_iterators(self) -> int:

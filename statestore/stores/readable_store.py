@@ -28,8 +28,7 @@ from statestore.stores.supplier import in_milliseconds
 class StoreStack:
     """The byte stores under a typed store: layers, down to the bytes that a driver provides."""
 
-    top: ByteStore
-    """The outermost one: what the typed store reads and writes."""
+    top: ByteStore  # the outermost one: what the typed store reads and writes
     retaining: Drops | None = None
     cache: HoldsBack | None = None
     expiring: Expires | None = None
@@ -56,8 +55,7 @@ class VersionedParts(SegmentedParts):
     """What a versioned store has, which logs by itself: its layers see versions, not bytes."""
 
     changelog: Changelog | None
-    written_for: RecordContext
-    """The record that is logged with a write."""
+    written_for: RecordContext  # the record that is logged with a write
 
 
 E = TypeVar("E")
@@ -80,8 +78,7 @@ class ReadableStore:
         entries = parts.entries
         serdes, codec = entries.serdes, entries.values
         keys = entries.keys_with_headers()
-        self._keys = keys
-        """Passes headers to the serde of keys; None if it takes none, or the store has none."""
+        self._keys = keys  # passes headers to the serde of keys; None if it takes none, or the store has none
         self._key_bytes: Callable[[Any], bytes] = serdes.key_serde.serialize if keys is None else keys.raw_key
         self._keeps_keys = keys is None and serdes.key_serde.writes_bytes
         """Whether a key that is bytes is written as it is."""
@@ -106,13 +103,11 @@ class ReadableStore:
         return self
 
     def __getattr__(self, name: str) -> Any:
-        """Say of what only the store itself has why it is missing."""
         if name in WRITES or name in _OF_THE_STORE_ITSELF:
             raise AttributeError(f"store {self.__dict__.get('name')!r} can only be read here: it has no {name}()")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _require_key(self, key: Any) -> bytes:
-        """Return the key's bytes. Raises TypeError for None."""
         if key is None:
             self._refuse_key()
         return self._key_bytes(key)
@@ -162,7 +157,6 @@ class ReadableStore:
             raise self._unreadable(cause) from cause
 
     def _iterate_pairs(self, pairs: Iterator[Pair]) -> StoreIterator[tuple[Any, Any]]:
-        """Return an iterator of keys, and of what the store holds of them."""
         if self._keys is not None or self._decode_pairs is None:
             return self._iterate(self._each_pair(pairs))
         key_object = None if self._parts.entries.serdes.key_serde.is_identity else self._key_object

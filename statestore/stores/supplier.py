@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, check_store_name, require_milliseconds
 from statestore.format.values.store_format import StoreFormat
 
-Duration = timedelta | int
-"""A time span; an int is milliseconds."""
+Duration = timedelta | int  # a time span; an int is milliseconds
 
 Supplier = TypeVar("Supplier", bound="BytesStoreSupplier")
 

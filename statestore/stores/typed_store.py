@@ -110,7 +110,6 @@ class TypedStore(ReadableStore):
             self.stack.expiring.watch(watch)
 
     def _watch_many(self, stored: pa.BinaryArray) -> None:
-        """Have those who watch see every value of a column that is put."""
         for watch in self._watched_by:
             for value in stored.drop_null().to_pylist():
                 watch(value)

@@ -19,8 +19,7 @@ class MemoryByteStore(ScannedStore):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.held_bytes = 0
-        """About how much memory its entries take."""
+        self.held_bytes = 0  # about how much memory its entries take
         self._pairs: dict[bytes, bytes] = {}
         self._order = KeyOrder(self._pairs)
 

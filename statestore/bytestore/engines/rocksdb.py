@@ -31,8 +31,7 @@ from statestore.errors.state import StoreClosedError
 
 _LOG = logging.getLogger(__name__)
 
-DEFAULT_FAMILY: Final = "default"
-"""The column family that every database of RocksDB has."""
+DEFAULT_FAMILY: Final = "default"  # the column family that every database of RocksDB has
 
 _COMPACTION_POLL_S = 0.001
 _COMPACTION_START_S = 0.01
@@ -74,8 +73,7 @@ class RocksDBDatabase:
         self._dropped: list[RocksDBByteStore] = []
         self.write_options = write_options(write_ahead_log, waits=False)
         self._waiting_write_options = write_options(write_ahead_log, waits=True)
-        self.found = list_families(path)
-        """The families that were there before it was opened."""
+        self.found = list_families(path)  # the families that were there before it was opened
         names = sorted({DEFAULT_FAMILY, *self.found, *families})
         cache = None if memory is None else rocksdict.Cache(memory.block_cache_bytes)
         with engine_errors(path, path):
@@ -125,7 +123,6 @@ class RocksDBDatabase:
         self._write_batch(families, fill)
 
     def _write_batch(self, families: Iterable[str], fill: Callable[[rocksdict.WriteBatch], None]) -> None:
-        """Write what `fill` puts into a batch for these families."""
         try:
             self._write_filled(fill, self.write_options)
         except Exception:
@@ -366,7 +363,6 @@ class RocksDBByteStore:
         return self._numbers("rocksdb.estimate-live-data-size", "rocksdb.cur-size-all-mem-tables")
 
     def _numbers(self, *properties: str) -> int:
-        """Return the sum of what RocksDB says of itself."""
         self._require_open()
         with engine_errors(self.name, self._path):
             return sum(int(self._family.property_int_value(name) or 0) for name in properties)

@@ -33,8 +33,7 @@ makes one. By levels, each few of them would be merged with all of the level bel
 million keys and 10,000 changes a batch, where this takes 5."""
 _SUPERSEDED_PERCENT = 50
 """Of entries that newer ones supersede, by the size of the oldest run: from here on all is merged into one."""
-_MAX_WRITE_BUFFER_BYTES = 64 << 20
-"""RocksDB's own default; larger ones make flushes long and gain nothing."""
+_MAX_WRITE_BUFFER_BYTES = 64 << 20  # RocksDB's own default; larger ones make flushes long and gain nothing
 # How RocksDB says that files are damaged, cut, gone or of another layout. "No space left", "Too many open files" and
 # the like are not among them: to throw the copy away would not help.
 _DAMAGE = (

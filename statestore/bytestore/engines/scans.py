@@ -11,8 +11,7 @@ from typing import Any
 from statestore.bytestore.protocol import ByteStore, Pair, Range
 from statestore.errors.state import StoreClosedError
 
-_MANY = 1_000
-"""From this many new keys on, sorting them in costs less than inserting them one by one."""
+_MANY = 1_000  # from this many new keys on, sorting them in costs less than inserting them one by one
 
 
 class KeyOrder:
@@ -121,7 +120,6 @@ class ScannedStore(ByteStore):
             scan.close()
 
     def _hand_out(self, scan: Generator[Pair, None, None]) -> Generator[Pair, None, None]:
-        """Return a scan, which is closed with the store."""
         self._scans.add(scan)
         return scan
 

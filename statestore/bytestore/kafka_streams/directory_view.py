@@ -28,8 +28,7 @@ CURRENT_FILE: Final = "CURRENT"
 _TABLES: Final = ".sst"
 _OF_DATABASES: Final = "MANIFEST-"
 _NOT_NEEDED: Final = (LOCK_FILE, "LOG")
-_MAX_DEPTH: Final = 2
-"""How many levels of directories a state has: `rocksdb/STORE`, `STORE/SEGMENT`."""
+_MAX_DEPTH: Final = 2  # how many levels of directories a state has: `rocksdb/STORE`, `STORE/SEGMENT`
 
 
 @contextmanager
@@ -153,7 +152,6 @@ def _link(source: Path, target: Path, where: Path, depth: int) -> None:
 
 
 def _link_all(source: Path, target: Path, where: Path, depth: int) -> None:
-    """Fill the directory `target` with what there is in `source`, which may be that of a database."""
     refuse_if_in_use(source / LOCK_FILE, where)
     names = sorted(os.listdir(source))
     parts = [name for name in names if name.startswith(_OF_DATABASES) or name.endswith(_TABLES)]

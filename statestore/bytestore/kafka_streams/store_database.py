@@ -71,8 +71,7 @@ class StoreDatabase:
     StoreFormatError if it has entries in two older formats, and StoreError if what it says of itself is damaged.
     """
 
-    store: ByteStore
-    """The entries."""
+    store: ByteStore  # the entries
 
     def __init__(
         self,

@@ -31,8 +31,7 @@ class TaskStoreFiles:
     """The databases of one store in one task's directory."""
 
     name: str
-    segmented: bool
-    """Whether it has a database for each segment."""
+    segmented: bool  # whether it has a database for each segment
     databases: list[Path] = field(default_factory=list)
 
     @property
@@ -81,8 +80,7 @@ class RecordedOffsets:
     changelogs: Mapping[TopicPartition, int | None]
     """The offset of the last record of each changelog that is in the database, None if it is unknown."""
     position: Position
-    is_closed: bool | None
-    """Whether it was closed cleanly; None if that is not recorded."""
+    is_closed: bool | None  # whether it was closed cleanly; None if that is not recorded
 
 
 def recorded_offsets(family: ByteStore) -> RecordedOffsets:

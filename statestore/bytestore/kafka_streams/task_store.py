@@ -24,8 +24,7 @@ from statestore.errors.state import UnknownEntryError
 from statestore.format.offset_checkpoint import TopicPartition
 from statestore.format.position import Position, merge_positions
 
-_WHOLE_STORE = 0
-"""Stands for a segment's id where the store has one database in all."""
+_WHOLE_STORE = 0  # stands for a segment's id where the store has one database in all
 
 
 class TaskStore:
@@ -35,8 +34,7 @@ class TaskStore:
     `older_position` what a position file adds to theirs. Nothing is changed if it can't be opened.
     """
 
-    byte_store: ByteStore
-    """The entries of all databases."""
+    byte_store: ByteStore  # the entries of all databases
 
     def __init__(
         self,
@@ -144,7 +142,6 @@ class TaskStore:
             opened.pop_all()
 
     def _name(self, key: int) -> str:
-        """Return what a database is called in errors."""
         if not has_segment_directories(self._spec.kind):
             return self._spec.name
         _, interval_ms = self._spec.retention

@@ -23,19 +23,14 @@ ALL_TIMES: Final[Times] = (-(2**63), 2**63 - 1)
 class EntryBounds:
     """What is true of all entries that are asked for. Times are milliseconds since the epoch, both ends inclusive."""
 
-    keys: Sequence[bytes] | None = None
-    """The only keys, in the order in which they are read; None is any."""
-    prefix: bytes = b""
-    """What all keys begin with."""
+    keys: Sequence[bytes] | None = None  # the only keys, in the order in which they are read; None is any
+    prefix: bytes = b""  # what all keys begin with
     first_key: bytes | None = None
     """The first key, inclusive. Used where keys stand in their order: in stores without segments, if no prefix is."""
     last_key: bytes | None = None
-    starts_ms: Times = ALL_TIMES
-    """Between which times windows and sessions start, or from when versions are valid."""
-    ends_ms: Times = ALL_TIMES
-    """Between which times windows and sessions end, or until when versions are valid."""
-    ended: bool = False
-    """Whether all have an end, which the latest version of a key has not."""
+    starts_ms: Times = ALL_TIMES  # between which times windows and sessions start, or from when versions are valid
+    ends_ms: Times = ALL_TIMES  # between which times windows and sessions end, or until when versions are valid
+    ended: bool = False  # whether all have an end, which the latest version of a key has not
 
 
 NO_BOUNDS: Final = EntryBounds()
@@ -44,12 +39,9 @@ NO_BOUNDS: Final = EntryBounds()
 class SegmentEnd(Enum):
     """Where a segment of a store ends, which begins at its id times the segment interval."""
 
-    INTERVAL = auto()
-    """After the store's segment interval."""
-    UNTIL_NEXT = auto()
-    """Where the next segment begins: for who knows the beginnings alone."""
-    UNKNOWN = auto()
-    """Nobody knows, nor where it begins: all segments are read."""
+    INTERVAL = auto()  # after the store's segment interval
+    UNTIL_NEXT = auto()  # where the next segment begins: for who knows the beginnings alone
+    UNKNOWN = auto()  # nobody knows, nor where it begins: all segments are read
 
 
 def bounded_pairs(

@@ -43,35 +43,28 @@ Put: TypeAlias = tuple[bytes, "bytes | None", "int | None"]
 """A logged key, the stored value (None is the tombstone of a version), and from when a version is valid, in ms."""
 EntryParts: TypeAlias = tuple[bytes, "int | None", "int | None", bytes]
 """Plain key, start and end in ms, and stored value of an entry."""
-Joined: TypeAlias = tuple[bytes, "int | None"]
-"""A logged key, and from when a version is valid."""
-PlaceColumns: TypeAlias = tuple[pa.BinaryArray, pa.Int64Array, pa.Int64Array]
-"""Plain keys, starts and ends."""
+Joined: TypeAlias = tuple[bytes, "int | None"]  # a logged key, and from when a version is valid
+PlaceColumns: TypeAlias = tuple[pa.BinaryArray, pa.Int64Array, pa.Int64Array]  # plain keys, starts and ends
 ConvertValue: TypeAlias = Callable[["bytes | None"], "bytes | None"]
 ConvertPair: TypeAlias = Callable[[bytes, bytes], bytes]
-Times: TypeAlias = tuple[int, int]
-"""Between which times something is, both inclusive."""
+Times: TypeAlias = tuple[int, int]  # between which times something is, both inclusive
 
 _LOGGED_KEY: Final = itemgetter(0)
 _VALID_FROM_MS: Final = itemgetter(2)
 """Of puts, which mostly are NamedTuples: these take two to five times as long to index or unpack."""
 _TIME_SIZE: Final = 8
-_NEGATIVE: Final = b"\x80"
-"""At and above it stand the bytes of negative times."""
+_NEGATIVE: Final = b"\x80"  # at and above it stand the bytes of negative times
 _ENTRY_TYPES: Final = {"key": pa.binary(), "start_ms": pa.int64(), "end_ms": pa.int64(), "stored": pa.binary()}
 
 
 class Place(NamedTuple):
     """What a put says beside its value. Times are milliseconds since the epoch; None is what the kind does not have."""
 
-    key: bytes
-    """The plain key."""
-    start_ms: int | None
-    """Of the window or session, or from when the version is valid."""
+    key: bytes  # the plain key
+    start_ms: int | None  # of the window or session, or from when the version is valid
     end_ms: int | None
     """Of the window, exclusive, or of the session, inclusive. A version's is not known from its put."""
-    sequence: int | None
-    """Tells the duplicates of a window apart."""
+    sequence: int | None  # tells the duplicates of a window apart
 
 
 class UnsoundEnds(NamedTuple):
@@ -84,10 +77,8 @@ class UnsoundEnds(NamedTuple):
 class KindLayout(ABC):
     """How a store of one kind lays out keys and entries, by default without times. Made by `layout_of`."""
 
-    suffix_size: ClassVar[int] = 0
-    """How many bytes of times stand behind the plain key in a logged key."""
-    has_timed_keys: ClassVar[bool] = False
-    """Whether there are any."""
+    suffix_size: ClassVar[int] = 0  # how many bytes of times stand behind the plain key in a logged key
+    has_timed_keys: ClassVar[bool] = False  # whether there are any
     keeps_versions: ClassVar[bool] = False
     """Whether what a put leaves depends on those before, and tombstones stay: entries stand in rows of versions."""
     unended_segment: ClassVar[int | None] = None
@@ -96,8 +87,7 @@ class KindLayout(ABC):
     """Which time of a put is that of `put_time_ms`: start_ms or end_ms; None for stores without time."""
     segment_time_column: ClassVar[str | None]
     """Which time of an entry says in what segment it stands: start_ms or end_ms; None for stores without segments."""
-    row_columns: ClassVar[tuple[str, ...]]
-    """The columns of times that rows must have of which such a store is made."""
+    row_columns: ClassVar[tuple[str, ...]]  # the columns of times that rows must have of which such a store is made
 
     def __init__(self, spec: StoreSpec) -> None:
         self.spec = spec

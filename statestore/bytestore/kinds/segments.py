@@ -69,8 +69,7 @@ class Segments:
         self._ids: list[int] | None = None
         # Of the ids, the one that was used last: most puts are to one segment, or a few.
         self._last_used: int | None = None
-        self.first_live = 0
-        """The id of the first segment that has not expired; 0 at the least."""
+        self.first_live = 0  # the id of the first segment that has not expired; 0 at the least
         self._find_first_live()
 
     def id_of(self, time_ms: int) -> int:

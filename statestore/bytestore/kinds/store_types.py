@@ -12,12 +12,9 @@ from statestore.format.values.store_format import StoreFormat
 class StoreType(str, Enum):
     """A kind of store in one format; of window stores also whether duplicates are retained."""
 
-    store_kind: StoreKind
-    """How keys are laid out."""
-    store_format: StoreFormat
-    """How values are laid out."""
-    retain_duplicates: bool
-    """Whether a window store keeps every value that is put for a key and window."""
+    store_kind: StoreKind  # how keys are laid out
+    store_format: StoreFormat  # how values are laid out
+    retain_duplicates: bool  # whether a window store keeps every value that is put for a key and window
 
     def __new__(cls, value: str, *parts: Any) -> StoreType:
         """Make one of its name, kind and format; True behind them is for duplicates."""

@@ -30,10 +30,8 @@ from statestore.format.values.versioned_row import (
     make_version,
 )
 
-NOT_PUT: Final = -(2**63)
-"""What `put` returns for a version older than the history that is kept: it was not stored."""
-VALID_TO_UNDEFINED: Final = -1
-"""What `put` returns for a version that is now the latest."""
+NOT_PUT: Final = -(2**63)  # what `put` returns for a version older than the history that is kept: it was not stored
+VALID_TO_UNDEFINED: Final = -1  # what `put` returns for a version that is now the latest
 
 _LATEST_PREFIX: Final = segment_prefix(LATEST_SEGMENT)
 

@@ -24,8 +24,7 @@ _TAKE_BOTH_STEPS: Final = (
     "gives them one"
 )
 
-FamilyName = Callable[[StoreFormat], str]
-"""Names the column family of a store in a format: a layout's."""
+FamilyName = Callable[[StoreFormat], str]  # names the column family of a store in a format: a layout's
 
 
 def open_store(

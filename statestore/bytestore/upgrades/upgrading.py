@@ -20,11 +20,9 @@ from statestore.bytestore.engines.scans import ScannedStore
 from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
 from statestore.errors import FormatError, StoreError
 
-_MOVED_AT_ONCE = 500
-"""How many entries `finish_upgrade` moves in one write at most: a slice of about a millisecond."""
+_MOVED_AT_ONCE = 500  # how many entries `finish_upgrade` moves in one write at most: a slice of about a millisecond
 
-Convert = Callable[[bytes, bytes], bytes]
-"""Turns the value of a key in the older format into one in the newer."""
+Convert = Callable[[bytes, bytes], bytes]  # turns the value of a key in the older format into one in the newer
 
 
 @dataclass(frozen=True)
@@ -195,7 +193,6 @@ class UpgradingByteStore(ScannedStore):
             ) from cause
 
     def _note_gone(self, keys: Iterable[bytes]) -> None:
-        """Note that `keys` are no longer in the older family."""
         if self._first_older in keys:
             self._drop_older_if_empty()
 

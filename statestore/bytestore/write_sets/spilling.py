@@ -46,11 +46,9 @@ class PendingMemory:
 
     def __init__(self, limit_bytes: int = sys.maxsize) -> None:
         self.limit_bytes = limit_bytes
-        self.written_bytes = 0
-        """Not less than what is held."""
+        self.written_bytes = 0  # not less than what is held
         self.spills = 0
-        self.failure: BaseException | None = None
-        """What a spill failed with, None if none did."""
+        self.failure: BaseException | None = None  # what a spill failed with, None if none did
         self._holders: list[HoldsWrites] = []
 
     def add(self, holder: HoldsWrites) -> None:

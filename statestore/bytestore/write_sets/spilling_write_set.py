@@ -28,12 +28,9 @@ from statestore.bytestore.write_sets.write_set import (
 )
 from statestore.errors.state import StoreClosedError
 
-_DELETE: Final = b""
-"""Stands on disk for the value of a key that was deleted."""
-_PUT: Final = b"\x01"
-"""What stands before a value on disk, so that an empty one is no delete."""
-_WRITE_BYTES: Final = 1 << 20
-"""How much is written at once: RocksDB's write batch holds a copy of it."""
+_DELETE: Final = b""  # stands on disk for the value of a key that was deleted
+_PUT: Final = b"\x01"  # what stands before a value on disk, so that an empty one is no delete
+_WRITE_BYTES: Final = 1 << 20  # how much is written at once: RocksDB's write batch holds a copy of it
 _WRITE_ROWS: Final = 4_096
 """How many changes that are in memory anyway are taken over at once: a dict of them is not."""
 

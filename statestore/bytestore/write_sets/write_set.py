@@ -25,8 +25,7 @@ class Deleted(NamedTuple):
     header_bytes: bytes
 
 
-DELETED: Final = Deleted(NoRecord.timestamp_ms, NoRecord.header_bytes)
-"""What was deleted for no record."""
+DELETED: Final = Deleted(NoRecord.timestamp_ms, NoRecord.header_bytes)  # what was deleted for no record
 DELETED_BYTES: Final = 200
 """What a Deleted takes beside its header bytes: the tuple, its timestamp and a bytes object."""
 
@@ -36,8 +35,7 @@ class WriteSet(ScannedStore):
 
     def __init__(self, committed: ByteStore) -> None:
         super().__init__(committed.name)
-        self.changes: dict[bytes, bytes | Deleted] = {}
-        """The last write of each key, in their order."""
+        self.changes: dict[bytes, bytes | Deleted] = {}  # the last write of each key, in their order
         self.deleted_for: RecordContext | None = None
         """The record that keys are deleted for from now on; None if nobody will ask."""
         self.inner = committed

@@ -21,13 +21,10 @@ from statestore.format.keys.window_key import MAX_TIME_MS
 
 EXPIRY_SUFFIX: Final = "-expiry"
 """Behind the name of a store, the name of the one that says when its entries expire."""
-TIMER_KEYS: Final = "timers"
-"""What is recorded of the keys of a store of timers. Never rename."""
-WINDOW_END_KEYS: Final = "window ends"
-"""What is recorded of the keys of a store of when windows end. Never rename."""
+TIMER_KEYS: Final = "timers"  # what is recorded of the keys of a store of timers. Never rename.
+WINDOW_END_KEYS: Final = "window ends"  # what is recorded of the keys of a store of when windows end. Never rename.
 
-BY_TIME: Final = b"t"
-"""What all places in order of time begin with."""
+BY_TIME: Final = b"t"  # what all places in order of time begin with
 _BEHIND_TIMES: Final = b"u"
 _BY_KEY: Final = b"k"
 _BEHIND_KEYS: Final = b"l"

@@ -78,7 +78,6 @@ def _suffixes(
 
 
 def _refuse(unsound: Flags, keys: pa.BinaryArray, split: Callable[[bytes], object]) -> None:
-    """Raise what `split` has against the first unsound key, if there is one."""
     if unsound.any():
         refuse_row(split, keys, int(unsound.argmax()))
 

@@ -22,8 +22,7 @@ from statestore.errors import FormatError
 from statestore.errors.data import NegativeLengthError, TruncatedError
 from statestore.format.varint import take_bytes
 
-NO_TIMESTAMP: Final = -1
-"""The timestamp of a message that has none, as all of v0."""
+NO_TIMESTAMP: Final = -1  # the timestamp of a message that has none, as all of v0
 
 _ENTRY: Final = struct.Struct(">qi")
 _CRC: Final = struct.Struct(">I")
@@ -33,8 +32,7 @@ _SIZE: Final = struct.Struct(">i")
 _COMPRESSION: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 
-SIZE_FIELD_BYTES: Final = _SIZE.size
-"""Bytes of each length field, whatever the length."""
+SIZE_FIELD_BYTES: Final = _SIZE.size  # bytes of each length field, whatever the length
 OVERHEAD_BYTES: Final = {
     0: _ENTRY.size + _CRC.size + _HEAD.size + 2 * _SIZE.size,
     1: _ENTRY.size + _CRC.size + _HEAD.size + _TIMESTAMP.size + 2 * _SIZE.size,
@@ -45,15 +43,12 @@ OVERHEAD_BYTES: Final = {
 class MessageV0V1(NamedTuple):
     """A message of format v0 or v1, and its offset. Key and value may be None."""
 
-    magic: int
-    """0 or 1."""
+    magic: int  # 0 or 1
     offset: int
     key: bytes | None
     value: bytes | None
-    timestamp_ms: int = NO_TIMESTAMP
-    """Milliseconds since the epoch; NO_TIMESTAMP if there is none."""
-    is_log_append_time: bool = False
-    """Whether the broker gave the timestamp."""
+    timestamp_ms: int = NO_TIMESTAMP  # milliseconds since the epoch; NO_TIMESTAMP if there is none
+    is_log_append_time: bool = False  # whether the broker gave the timestamp
 
 
 def encode_message(message: MessageV0V1) -> bytes:

@@ -31,8 +31,7 @@ from statestore.format.varint import (
     take_bytes,
 )
 
-NO_SEQUENCE: Final = -1
-"""The sequence of a record whose producer is not idempotent."""
+NO_SEQUENCE: Final = -1  # the sequence of a record whose producer is not idempotent
 
 _NULL_SIZE: Final = encode_varint(-1)
 _NO_HEADERS: Final = encode_varint(0)
@@ -42,15 +41,12 @@ _SEQUENCE_MASK: Final = 0x7FFFFFFF
 class RecordV2(NamedTuple):
     """A record as it stands in its batch. Key and value may be None; the headers are in order and may repeat keys."""
 
-    timestamp_delta: int = 0
-    """Milliseconds after the batch's base timestamp, a signed 64-bit integer."""
-    offset_delta: int = 0
-    """Records after the batch's base offset, a signed 32-bit integer."""
+    timestamp_delta: int = 0  # milliseconds after the batch's base timestamp, a signed 64-bit integer
+    offset_delta: int = 0  # records after the batch's base offset, a signed 32-bit integer
     key: bytes | None = None
     value: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
-    attributes: int = 0
-    """A signed 8-bit integer."""
+    attributes: int = 0  # a signed 8-bit integer
 
 
 class BatchBase(NamedTuple):

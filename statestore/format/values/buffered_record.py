@@ -22,8 +22,7 @@ from statestore.errors.data import NegativeLengthError, TruncatedError
 from statestore.format.records.header_bytes import MIN_HEADER_SIZE, encode_headers, parse_headers
 from statestore.format.varint import take_bytes
 
-BUFFERED_KEYS: Final = "buffered"
-"""What is recorded of the keys of a buffer's store. Never rename."""
+BUFFERED_KEYS: Final = "buffered"  # what is recorded of the keys of a buffer's store. Never rename.
 
 _TIME_FIRST: Final = 0
 _PLACE: Final = struct.Struct(">Bq")
@@ -46,10 +45,8 @@ class BufferedRecord(NamedTuple):
     topic: str = ""
     partition: int = -1
     offset: int = -1
-    old: bytes | None = None
-    """What a suppressed key was before the change that waits."""
-    prior: bytes | None = None
-    """What was sent on of a suppressed key last, before anything of it waited."""
+    old: bytes | None = None  # what a suppressed key was before the change that waits
+    prior: bytes | None = None  # what was sent on of a suppressed key last, before anything of it waited
 
     def counted_bytes(self, key: bytes) -> int:
         """Return what Kafka counts for a key with this record, texts by their UTF-16. Raises as `parse_headers`."""
@@ -141,8 +138,6 @@ def _decode(fields: _Fields) -> BufferedRecord:
 
 
 class _Fields:
-    """The fields of a buffered record, one after the other."""
-
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0

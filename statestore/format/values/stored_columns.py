@@ -130,7 +130,6 @@ def _split_with_headers(stored: pa.BinaryArray) -> StoredColumns:
 
 
 def _timestamps_at(data: Bytes, starts: Integers, valid: Flags) -> pa.Int64Array:
-    """Return the timestamps in ms that begin at these positions, null where not `valid`."""
     timestamps = np.zeros(len(valid), np.int64)
     timestamps[valid] = numbers_at_each_byte(data, ">i8")[starts[valid]]
     return pa.array(timestamps, mask=~valid)

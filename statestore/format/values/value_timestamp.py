@@ -14,8 +14,7 @@ from typing import Final
 from statestore.errors.data import TruncatedError
 
 TIMESTAMP_SIZE: Final = 8
-UNKNOWN_TIMESTAMP_MS: Final = -1
-"""The timestamp of a value that was written without one."""
+UNKNOWN_TIMESTAMP_MS: Final = -1  # the timestamp of a value that was written without one
 
 _TIMESTAMP: Final = struct.Struct(">q")
 _UNKNOWN: Final = _TIMESTAMP.pack(UNKNOWN_TIMESTAMP_MS)

@@ -93,8 +93,7 @@ def _refuse_size(data: bytes) -> NoReturn:
     raise struct.error("the size of the headers is none, or takes more than two bytes")
 
 
-before_value: Final = _BeforeValue()
-"""For loops over many values: `unpack, value_at = before_value[stored[:2]]`."""
+before_value: Final = _BeforeValue()  # for loops over many values: `unpack, value_at = before_value[stored[:2]]`
 
 
 def plain_value(data: bytes) -> bytes:

@@ -184,7 +184,6 @@ class SegmentRow:
         )
 
     def _list(self) -> _Listed:
-        """Return when each version began, and its size."""
         if self._listed is None:
             self._listed = _read_list(self.encoded, self.next_timestamp_ms)
         return self._listed
@@ -214,7 +213,6 @@ def _listed_version(version: Version) -> bytes:
 
 
 def _total(sizes: tuple[int, ...]) -> int:
-    """Return how many bytes versions with these sizes take."""
     return sum(sizes) + sizes.count(_TOMBSTONE_SIZE)
 
 

@@ -21,14 +21,12 @@ from statestore.errors import FormatError
 from statestore.errors.data import NegativeLengthError, TruncatedError
 from statestore.format.varint import take_bytes
 
-WAITING_KEYS: Final = "waiting"
-"""What is recorded of the keys of such a store. Never rename."""
+WAITING_KEYS: Final = "waiting"  # what is recorded of the keys of such a store. Never rename.
 
 _PLACE: Final = struct.Struct(">qB")
 _COUNT: Final = struct.Struct(">Bi")
 _SIZE: Final = struct.Struct(">i")
-_VARIABLE_SIZE: Final = 1
-"""How the list is written: each value behind its size."""
+_VARIABLE_SIZE: Final = 1  # how the list is written: each value behind its size
 
 
 class WaitingValue(NamedTuple):
@@ -87,7 +85,6 @@ def _encode_list(entries: Sequence[bytes]) -> bytes:
 
 
 def _decode_list(data: bytes, start: int) -> tuple[list[bytes], int]:
-    """Return the entries of a list, and where it ends."""
     at = start + _COUNT.size
     if at > len(data):
         raise TruncatedError("list of waiting records", wanted=_COUNT.size, got=len(data) - start)

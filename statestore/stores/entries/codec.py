@@ -263,7 +263,6 @@ def _headers_to_both(
 
 
 def _without_key(encode_with_key: EncodeWithKey) -> Encode:
-    """Return what encodes values alone."""
 
     def encode(holder: Any) -> bytes | None:
         entry = encode_with_key(holder, _no_key)

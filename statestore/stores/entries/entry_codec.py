@@ -33,8 +33,7 @@ class EntryCodec(NamedTuple):
 
     serdes: StateSerdes[Any, Any]
     values: ValueCodec
-    record: ProcessingContext
-    """The record that is being processed."""
+    record: ProcessingContext  # the record that is being processed
     written_for: WrittenFor
 
     def keys_with_headers(self) -> KeysWithHeaders | None:

@@ -9,8 +9,7 @@ from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.record_context import RecordContext
 from statestore.bytestore.write_sets.write_set import WriteSet
 
-DEFAULT_CACHE_MAX_BYTES = 10 * 1024 * 1024
-"""Kafka's default of statestore.cache.max.bytes."""
+DEFAULT_CACHE_MAX_BYTES = 10 * 1024 * 1024  # Kafka's default of statestore.cache.max.bytes
 
 
 class WrittenFor:

@@ -45,8 +45,7 @@ _DELETED_AT_LEAST, _DELETED_PER_WRITE = 1_000, 2
 class TimeToLive:
     """How long an entry lives, at most, on the wall clock ("processing") or in stream time ("event")."""
 
-    ttl_ms: int | None
-    """The time from a put on; None means that it does not matter."""
+    ttl_ms: int | None  # the time from a put on; None means that it does not matter
     clock: str
     header: str | None = None
     """The name of the header that says when its entry expires; None means that no header does."""
@@ -83,8 +82,7 @@ _CLOCKS: Final[Mapping[str, Callable[[Clocks], Callable[[], int]]]] = {
 class Expiry:
     """What a store with a time to live is built with, beside its own bytes."""
 
-    times: ByteStore
-    """The outermost layer of the store that its builder's `expiry_store` builds."""
+    times: ByteStore  # the outermost layer of the store that its builder's `expiry_store` builds
     clocks: Clocks
 
 
@@ -268,7 +266,6 @@ class ExpiringLayer(ByteStoreLayer):
         return stream_times_ms
 
     def _expiry_ms(self, stored: bytes) -> int | None:
-        """Return when a value that is put now expires; None if it does not."""
         by_header_ms = None if self._header is None else self._time_in_headers(self._header, stored)
         if self._ttl_ms is None:
             return by_header_ms
@@ -287,7 +284,6 @@ class ExpiringLayer(ByteStoreLayer):
 
 
 def _moved(key: bytes, before_ms: int | None, expiry_ms: int | None) -> list[Change]:
-    """Return what changes when the entry of a key expires at another time; None means never."""
     left: list[Change] = [] if before_ms is None else [(due_key(before_ms, key), None)]
     if expiry_ms is None:
         return [*left, (expiry_key(key), None)]

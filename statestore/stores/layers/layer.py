@@ -137,8 +137,7 @@ class RetainingLayer(ByteStoreLayer):
         """Take what is below; in a store that retains duplicates deletes change nothing, so they don't count."""
         super().__init__(inner)
         self._counts_deletes = counts_deletes
-        self.dropped_records = 0
-        """How many writes came too late."""
+        self.dropped_records = 0  # how many writes came too late
         self._segments = segments
 
     def put(self, key: bytes, value: bytes | None) -> None:
