@@ -23,7 +23,7 @@ from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.families import column_family
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.upgrades.opening import open_store
+from statestore.bytestore.upgrades import open_store
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.format.records.header_bytes import parse_count
 from statestore.format.values.store_format import StoreFormat

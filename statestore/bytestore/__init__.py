@@ -1,11 +1,11 @@
 """Ordered maps of bytes to bytes, and the only place that knows RocksDB.
 
 protocol        ByteStore, which everything above works on; chunks: how much is held at once of what may be large
-row_changes     many writes at once; record_context: where the record that is being processed came from
+row_changes     the record that is being processed, and many writes at once
 engines/        two of them, RocksDB and memory, and what is theirs: order of keys, memory, table files
 kinds/          what a kind of store keeps: its specification, families, keys and entries, segments, versions
 write_sets/     what a micro-batch has written and not yet committed, in memory or beyond it
-upgrades/       a store in an older format, opened and converted as it is read
+upgrades        a store in an older format, opened and converted as it is read
 kafka_streams/  directories as Kafka Streams lays them out: a task's, a store's, a segment's
 
 Imports go down: kafka_streams, upgrades, then write_sets and kinds, then engines, then protocol and chunks. Start at

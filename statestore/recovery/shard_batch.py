@@ -15,9 +15,8 @@ from typing import Final, NamedTuple
 
 from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.upgrades.upgrading import sum_of, upgradable
-from statestore.bytestore.write_sets.spilling import SpillSpace
-from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
+from statestore.bytestore.upgrades import sum_of, upgradable
+from statestore.bytestore.write_sets.spilling import SpillingWriteSet, SpillSpace
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors.state import (
     CommitPointerError,

@@ -2,7 +2,7 @@
 
 stores          Stores: the factories of all others; supplier, builder: what a user says of one, and its layers
 key_value, versioned, window, session
-                the stores; readable_store, typed_store: what they share; lineage: builders that were thrown away
+                the stores; readable_store, typed_store: what they share
 holders, iterator
                 what users hold
 segment_columns windows and sessions in segments, and in columns

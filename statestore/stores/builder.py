@@ -1,16 +1,23 @@
-"""Builders: what a user says of a store, and the one place that stacks its layers."""
+"""Builders: what a user says of a store, and the one place that stacks its layers.
+
+Kafka's builders change themselves, so `builder.withCachingEnabled()` alone is enough there. Here it returns another
+builder, and who throws that away has changed nothing, which is told. Thrown away means: it is gone, and neither it nor
+a builder that was made of it was used. A builder that is kept, for another topology or for nothing, is not.
+"""
 
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, expiry_spec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.record_context import NoRecord, ProcessingContext, RecordContext
+from statestore.bytestore.row_changes import NoRecord, ProcessingContext, RecordContext
 from statestore.format.serde import Serde, Serdes
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import split_stored
@@ -23,12 +30,60 @@ from statestore.stores.key_value import KeyValueStore
 from statestore.stores.layers.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, WrittenFor
 from statestore.stores.layers.expiring import ExpiringLayer, Expiry, OneTime, TimeToLive
 from statestore.stores.layers.layer import ChangeLoggingLayer, RetainingLayer
-from statestore.stores.lineage import Derivable, derives
 from statestore.stores.metered import measure_operations
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.readable_store import SegmentedParts, StoreParts, StoreStack, VersionedParts
 from statestore.stores.supplier import BytesStoreSupplier, Duration, KeyValueBytesStoreSupplier
 from statestore.stores.typed_store import TypedStore
+
+P = ParamSpec("P")
+B = TypeVar("B", bound="Derivable")
+
+_OWN: Final = frozenset({"_base", "_loss", "_lost"})
+
+
+class Derivable:
+    """A builder whose methods return another one. Copies know nothing of what was made of the original."""
+
+    _base: Derivable | None = None
+    """The builder that this one was made of. It is kept, so that it goes after this one."""
+    _loss: weakref.finalize[Any, Any] | None = None  # what tells the base when this one is gone
+    _lost: list[str] | None = None
+
+    def thrown_away(self) -> list[str]:
+        """Return the names of methods of this builder whose results were thrown away since it was asked last."""
+        lost, self.__dict__["_lost"] = self._lost, []
+        return lost or []
+
+    def use(self) -> None:
+        """Say that the builder is used: neither it nor what it was made of is lost when it is gone."""
+        used: Derivable | None = self
+        while used is not None:
+            if used._loss is not None:
+                used._loss.detach()
+            used = used._base
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: content for name, content in self.__dict__.items() if name not in _OWN}
+
+
+def derives(method: Callable[Concatenate[B, P], B]) -> Callable[Concatenate[B, P], B]:
+    """Have a builder know if what `method` returns is thrown away. Where nothing changes, return the builder itself."""
+
+    @wraps(method)
+    def derive(self: B, /, *arguments: P.args, **options: P.kwargs) -> B:
+        made = method(self, *arguments, **options)
+        if made == self:
+            return self
+        # Frozen dataclasses refuse setattr.
+        lost = self.__dict__.setdefault("_lost", [])
+        made.__dict__["_base"] = self
+        made.__dict__["_loss"] = loss = weakref.finalize(made, lost.append, method.__name__)
+        loss.atexit = False
+        return made
+
+    return derive
+
 
 S = TypeVar("S", bound=TypedStore)
 

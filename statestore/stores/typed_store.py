@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import Change
-from statestore.bytestore.record_context import ProcessingContext
-from statestore.bytestore.upgrades.upgrading import UpgradeProgress, upgradable
+from statestore.bytestore.row_changes import ProcessingContext
+from statestore.bytestore.upgrades import UpgradeProgress, upgradable
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.value_timestamp import UNKNOWN_TIMESTAMP_MS
 from statestore.format.values.value_timestamp_headers import (

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from statestore.bytestore.engines.memory import MemoryByteStore
-from statestore.bytestore.kafka_streams.kind_record import refuse_other_kind
+from statestore.bytestore.kafka_streams.store_database import refuse_other_kind
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.upgrades.opening import refuse_skipped_step
+from statestore.bytestore.upgrades import refuse_skipped_step
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors.harness import IncompleteChangelogError
 from statestore.format.values.stored_value import upgrade_between

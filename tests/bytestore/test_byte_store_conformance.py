@@ -16,9 +16,8 @@ from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore, Change, Pair
-from statestore.bytestore.upgrades.upgrading import UpgradingByteStore
-from statestore.bytestore.write_sets.spilling import SpillSpace
-from statestore.bytestore.write_sets.spilling_write_set import SpilledWrites, SpillingWriteSet
+from statestore.bytestore.upgrades import UpgradingByteStore
+from statestore.bytestore.write_sets.spilling import SpilledWrites, SpillingWriteSet, SpillSpace
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors.state import StoreClosedError
 from statestore.format.values.store_format import StoreFormat

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore.bytestore.engines.memory import MemoryByteStore
-from statestore.bytestore.kinds.entry_rows import stored_entries
+from statestore.bytestore.kinds.entry_scan import stored_entries
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, Put, layout_of
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, NO_STREAM_TIME, Segments, segment_of, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec

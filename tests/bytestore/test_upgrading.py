@@ -16,8 +16,7 @@ from statestore.bytestore.kinds.families import column_family
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore, Change
-from statestore.bytestore.upgrades.opening import open_store
-from statestore.bytestore.upgrades.upgrading import UpgradeProgress, UpgradingByteStore, upgradable
+from statestore.bytestore.upgrades import UpgradeProgress, UpgradingByteStore, open_store, upgradable
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import StoreError, StoreFormatError
 from statestore.errors.state import StoreClosedError
@@ -331,7 +330,7 @@ def test_two_older_formats_at_once_are_refused(tmp_path: Path) -> None:
 VICTIM = """
 import os, signal, sys
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.bytestore.upgrades.upgrading import UpgradingByteStore
+from statestore.bytestore.upgrades import UpgradingByteStore
 
 path, steps = sys.argv[1], int(sys.argv[2])
 database = RocksDBDatabase(path, ["store:older", "store:newer"], write_ahead_log=True)

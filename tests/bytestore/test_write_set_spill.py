@@ -7,9 +7,8 @@ import pytest
 
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.upgrades.upgrading import UpgradingByteStore, upgradable
-from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, SpillSpace
-from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
+from statestore.bytestore.upgrades import UpgradingByteStore, upgradable
+from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, SpillingWriteSet, SpillSpace
 from statestore.errors.state import StoreClosedError
 from tests.support.recovery.spilling import run_on_small_disk, small_space
 
@@ -203,7 +202,7 @@ import sys
 from pathlib import Path
 from tests.support.recovery.spilling import small_space
 from statestore.bytestore.engines.memory import MemoryDatabase
-from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
+from statestore.bytestore.write_sets.spilling import SpillingWriteSet
 from statestore.errors.state import LocalDiskFullError
 
 directory = Path(sys.argv[1], "copy-0.spill")

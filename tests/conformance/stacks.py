@@ -32,7 +32,7 @@ from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.families import column_family, older_formats
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.upgrades.opening import open_store
+from statestore.bytestore.upgrades import open_store
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.format.values.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from statestore.bytestore.engines.memory import MemoryDatabase
-from statestore.bytestore.write_sets.spilling import ENTRY_BYTES
-from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
+from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, SpillingWriteSet
 from tests.support.byte_store_model import pairs_between
 from tests.support.recovery.spilling import small_space
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from statestore.bytestore.kinds.entry_rows import stored_entries
+from statestore.bytestore.kinds.entry_scan import stored_entries
 from statestore.errors.state import CommitPointerError, DurableFileCorruptedError
 from statestore.format.records.header_bytes import encode_headers
 from statestore.recovery.commit.batch_end import RecordedPunctuation

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from statestore.bytestore.kinds.entry_rows import StoredEntry
+from statestore.bytestore.kinds.entry_scan import StoredEntry
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.golden.rescaled import KEYS

@@ -15,7 +15,7 @@ from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
-from statestore.bytestore.record_context import NoRecord
+from statestore.bytestore.row_changes import NoRecord
 from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import join_stored

@@ -9,7 +9,7 @@ import pytest
 
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.upgrades.upgrading import upgradable
+from statestore.bytestore.upgrades import upgradable
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import join_stored
 from tests.support.golden.kafka_streams import dump_task_directory, load_fixture

@@ -13,7 +13,7 @@ import pytest
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.upgrades.upgrading import upgradable
+from statestore.bytestore.upgrades import upgradable
 from statestore.format.keys.partitioner import partition_column
 from statestore.format.keys.session_key import encode_session_key
 from statestore.format.keys.window_key import encode_window_key

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.scans import pairs_with_prefix
-from statestore.bytestore.kinds.entry_rows import StoredEntry
+from statestore.bytestore.kinds.entry_scan import StoredEntry
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec

@@ -17,7 +17,7 @@ from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, is_latest_key, 
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.versioned_rows import intervals_by_key
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.upgrades.opening import refuse_downgrade
+from statestore.bytestore.upgrades import refuse_downgrade
 from statestore.errors import FormatError
 from statestore.errors.state import UnknownColumnFamilyError
 from statestore.format.byte_text import text_of

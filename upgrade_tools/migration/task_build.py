@@ -14,7 +14,6 @@ from typing import Final
 
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.engines.table_files import SortedFill
-from statestore.bytestore.kafka_streams.kind_record import write_record
 from statestore.bytestore.kafka_streams.layout import (
     OFFSETS_FAMILY,
     POSITION_KEY,
@@ -25,6 +24,7 @@ from statestore.bytestore.kafka_streams.layout import (
     column_family,
     offset_key,
 )
+from statestore.bytestore.kafka_streams.store_database import write_record
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.protocol import Pair
 from statestore.format.position import OFFSET_UNKNOWN, Position, encode_long, encode_position

@@ -18,7 +18,7 @@ from statestore.bytestore.kafka_streams.layout import (
     segments_directory,
 )
 from statestore.bytestore.kafka_streams.task_directory import read_offsets
-from statestore.bytestore.upgrades.upgrading import upgradable
+from statestore.bytestore.upgrades import upgradable
 from statestore.errors import FormatError, StoreFormatError
 from statestore.errors.new_state import DirectoryDamagedError
 from statestore.errors.state import LocalStateCorruptedError, UnknownColumnFamilyError, UnknownEntryError

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from statestore.bytestore.kinds.entry_rows import (
+from statestore.bytestore.kinds.entry_scan import (
     END_FIELD,
     HEADERS_FIELD,
     KEY_FIELD,

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from statestore.bytestore.kinds.entry_rows import StoredEntry
-from statestore.bytestore.kinds.entry_scan import ALL_TIMES, EntryBounds, bounded_pairs
+from statestore.bytestore.kinds.entry_scan import ALL_TIMES, EntryBounds, StoredEntry, bounded_pairs
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, Times, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.versioned_rows import Interval, intervals_by_key, intervals_of_key

@@ -12,7 +12,7 @@ from statestore.bytestore.kafka_streams.directory_view import accessible, famili
 from statestore.bytestore.kinds.families import column_family, split_column_family
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.upgrades.opening import open_store, refuse_downgrade
+from statestore.bytestore.upgrades import open_store, refuse_downgrade
 from statestore.recovery.local.marker import LocalMarker
 from statestore.recovery.location.shard_files import parse_delta_name
 from upgrade_tools.states.database import Database, OpenFamilies, kinds_by_families

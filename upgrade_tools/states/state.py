@@ -14,7 +14,7 @@ from statestore.bytestore.kinds.families import FAMILIES, older_formats
 from statestore.bytestore.kinds.store_spec import StoreSpec, expiry_spec
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.upgrades.opening import refuse_downgrade
+from statestore.bytestore.upgrades import refuse_downgrade
 from statestore.errors import FormatError, StoreFormatError
 from statestore.format.position import Position
 from statestore.recovery.commit.pointer import CommitPointer

@@ -1,10 +1,10 @@
 """State directories of Kafka Streams: read as they are, and written so that Kafka Streams reads them.
 
-task_directory  TaskDirectory: a task's directory, opened, changed and left
-task_store      a store in it with all its databases; store_database: one of them
+task_directory  TaskDirectory: a task's directory, opened, changed and left, and a store in it
+store_database  one of a store's databases, and what we note of it
 segment_directories
                 a database for each segment, as one ordered map
-layout          names and places; kind_record: what we note of a store
+layout          names and places
 directory_view  databases read without a change to them
 task_contents   what there is, before anything is known of it
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from statestore.bytestore.engines.scans import ScannedStore
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, segment_of, segment_prefix
 from statestore.bytestore.protocol import ByteStore, Change, Pair
-from statestore.bytestore.upgrades.upgrading import Upgradable, UpgradeProgress, sum_of
+from statestore.bytestore.upgrades import Upgradable, UpgradeProgress, sum_of
 
 
 class SegmentDirectories(ScannedStore):

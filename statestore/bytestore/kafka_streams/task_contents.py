@@ -8,7 +8,6 @@ from pathlib import Path
 
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kafka_streams.directory_view import families_in
-from statestore.bytestore.kafka_streams.kind_record import read_record
 from statestore.bytestore.kafka_streams.layout import (
     CHECKPOINT_FILE,
     OFFSETS_FAMILY,
@@ -19,6 +18,7 @@ from statestore.bytestore.kafka_streams.layout import (
     database_directory,
     segment_start_ms,
 )
+from statestore.bytestore.kafka_streams.store_database import read_record
 from statestore.bytestore.kafka_streams.task_directory import read_offsets
 from statestore.bytestore.kinds.store_spec import StoreSpec, is_store_name
 from statestore.bytestore.protocol import ByteStore

@@ -5,7 +5,7 @@ kind_layout     the table of kinds: keys, times, segments, rows of versions. To 
 families
                 column families, of one store and of a shard's database
 segments        time segments; versioned_rows: rows of versions, written and read
-entry_scan      the pairs that may hold what is asked for; entry_rows: entries of them, as rows of Arrow
+entry_scan      the pairs that may hold what is asked for; entries of them, as rows of Arrow
 
 Imports `engines`; stores, `recovery` and the tools import it. Start at `store_spec`.
 """

@@ -13,8 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from statestore.bytestore.engines.scans import KeyOrder, ScannedStore
 from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
-from statestore.bytestore.record_context import NoRecord, RecordContext
-from statestore.bytestore.row_changes import RowChanges
+from statestore.bytestore.row_changes import NoRecord, RecordContext, RowChanges
 from statestore.errors.state import StoreClosedError
 
 

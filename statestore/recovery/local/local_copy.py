@@ -22,8 +22,7 @@ from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase
 from statestore.bytestore.kinds.families import column_family, older_formats
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.upgrades.opening import finish_older_upgrades, open_store
-from statestore.bytestore.upgrades.upgrading import UpgradingByteStore
+from statestore.bytestore.upgrades import UpgradingByteStore, finish_older_upgrades, open_store
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.errors import FormatError, LocalDirectoryError, RecoveryError, StoreFormatError
 from statestore.errors.state import LocalDiskFullError, LocalStateCorruptedError, LocalStateLockedError

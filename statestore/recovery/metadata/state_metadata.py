@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from statestore.bytestore.kinds.families import older_formats
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.upgrades.opening import is_downgrade, refuse_skipped_step
+from statestore.bytestore.upgrades import is_downgrade, refuse_skipped_step
 from statestore.errors import FormatError, ShardCountChangedError, StoreFormatError, TopologyChangedError
 from statestore.errors.new_state import TooManyShardsError
 from statestore.errors.readable import shape_of

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.bytestore.kinds.entry_rows import ENTRY_FIELDS
+from statestore.bytestore.kinds.entry_scan import ENTRY_FIELDS
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.errors import ChangesUnavailableError, FormatError
 from statestore.errors.state import DurableFileCorruptedError

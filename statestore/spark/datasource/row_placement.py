@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from statestore.bytestore.chunks import slices
-from statestore.bytestore.kinds.entry_rows import ENTRY_FIELDS
+from statestore.bytestore.kinds.entry_scan import ENTRY_FIELDS
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import InputSchemaError

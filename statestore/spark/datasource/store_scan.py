@@ -9,8 +9,7 @@ from typing import ClassVar, Final
 import pyarrow as pa
 
 from statestore.bytestore.chunks import chunks
-from statestore.bytestore.kinds.entry_rows import ENTRY_FIELDS, stored_columns
-from statestore.bytestore.kinds.entry_scan import bounded_pairs
+from statestore.bytestore.kinds.entry_scan import ENTRY_FIELDS, bounded_pairs, stored_columns
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec, expiry_spec
 from statestore.bytestore.protocol import ByteStore

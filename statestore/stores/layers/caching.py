@@ -6,7 +6,7 @@ Source: Kafka's Caching*Store and NamedCache. Reads are not cached: RocksDB's bl
 from __future__ import annotations
 
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.record_context import RecordContext
+from statestore.bytestore.row_changes import RecordContext
 from statestore.bytestore.write_sets.write_set import WriteSet
 
 DEFAULT_CACHE_MAX_BYTES = 10 * 1024 * 1024  # Kafka's default of statestore.cache.max.bytes

@@ -10,8 +10,7 @@ import numpy as np
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore, Change, Pair, Range, RowStore, takes_rows
-from statestore.bytestore.record_context import RecordContext
-from statestore.bytestore.row_changes import RowChanges
+from statestore.bytestore.row_changes import RecordContext, RowChanges
 from statestore.errors.state import StoreClosedError
 from statestore.format.binary_columns import is_valid
 from statestore.recovery.commit.changelog import Changelog

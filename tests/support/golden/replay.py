@@ -15,8 +15,8 @@ from statestore.bytestore.kinds.families import FAMILIES, column_family
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.record_context import RecordContext
-from statestore.bytestore.upgrades.opening import open_store
+from statestore.bytestore.row_changes import RecordContext
+from statestore.bytestore.upgrades import open_store
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.records.header_bytes import encode_headers

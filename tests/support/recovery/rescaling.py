@@ -18,7 +18,7 @@ from statestore import (
     ValueTimestampHeaders,
     Windowed,
 )
-from statestore.bytestore.kinds.entry_rows import StoredEntry, stored_entries
+from statestore.bytestore.kinds.entry_scan import StoredEntry, stored_entries
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.format.keys.partitioner import partition_column
 from statestore.headers.topic_columns import SourceFields, source_batch

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from orders import kafka_row, write_rows
 from statestore import Headers
-from statestore.bytestore.kinds.entry_rows import stored_entries
+from statestore.bytestore.kinds.entry_scan import stored_entries
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.metadata.state_metadata import read_metadata

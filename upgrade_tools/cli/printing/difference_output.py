@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from statestore.bytestore.kinds.entry_rows import StoredEntry
+from statestore.bytestore.kinds.entry_scan import StoredEntry
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.byte_text import text_of

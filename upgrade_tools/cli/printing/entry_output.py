@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from statestore.bytestore.kinds.entry_rows import StoredEntry
+from statestore.bytestore.kinds.entry_scan import StoredEntry
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.byte_text import text_of
