@@ -50,9 +50,7 @@ class KeyGroups:
     @cached_property
     def last_rows(self) -> Integers:
         """The last row of each key."""
-        rows = np.zeros(len(self), np.int64)
-        rows[self.codes] = np.arange(len(self.codes))  # of several for one place, the last one stays
-        return rows
+        return _last_rows(self.codes, len(self))
 
     @cached_property
     def first_rows(self) -> Integers:
@@ -132,11 +130,14 @@ class KeyGroups:
 def are_last(keys: pa.Array | pa.ChunkedArray) -> Flags:
     """Return which rows are the last ones with their key. A null is a key like others."""
     distinct, codes = _coded(as_one_array(keys, "keys"))
-    rows = np.arange(len(codes))
-    last = np.zeros(len(distinct), np.int64)
-    last[codes] = rows  # of several for one place, the last one stays
-    found: Flags = last[codes] == rows
+    found: Flags = _last_rows(codes, len(distinct))[codes] == np.arange(len(codes))
     return found
+
+
+def _last_rows(codes: Integers, size: int) -> Integers:
+    rows = np.zeros(size, np.int64)
+    rows[codes] = np.arange(len(codes))  # of several for one place, the last one stays
+    return rows
 
 
 def _coded(keys: pa.Array) -> tuple[pa.Array, Integers]:

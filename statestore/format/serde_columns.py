@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -89,7 +89,8 @@ class _WriteNumbers(_Numbers):
     def __call__(self, column: pa.Array) -> pa.BinaryArray:
         numbers, layout = cast_column(self.name, self.type, column), np.dtype(self.layout)
         valid = is_valid(numbers)
-        written = _to_numpy(numbers)[valid].astype(layout)
+        filled = pc.fill_null(numbers, 0) if numbers.null_count else numbers
+        written = filled.to_numpy(zero_copy_only=False)[valid].astype(layout)
         return binary_array(positions_of(np.where(valid, layout.itemsize, 0)), written, valid)
 
 
@@ -110,10 +111,6 @@ class _ReadNumbers(_Numbers):
 
 def _numbers(name: str, type_: pa.DataType, layout: str) -> ColumnSerde:
     return ColumnSerde(name, type_, _WriteNumbers(name, type_, layout), _ReadNumbers(name, type_, layout))
-
-
-def _to_numpy(numbers: pa.Array) -> Any:
-    return (pc.fill_null(numbers, 0) if numbers.null_count else numbers).to_numpy(zero_copy_only=False)
 
 
 def _serialize_bytes(column: pa.Array) -> pa.BinaryArray:

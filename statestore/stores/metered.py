@@ -45,7 +45,11 @@ def measure_operations(store: S, store_format: StoreFormat, metrics: StoreMetric
             timed = _time_operation(metrics, sensor, getattr(store, operation))
             setattr(store, operation, _with_record_latency(store, metrics, timed) if operation in _PUTS else timed)
     if store_format.has_headers:
-        store.watch_stored(lambda stored: _count_headers(metrics, store_format, stored))
+
+        def count_headers(stored: bytes) -> None:
+            metrics.header_bytes += len(split_stored(store_format, stored).header_bytes or b"")
+
+        store.watch_stored(count_headers)
     return store
 
 
@@ -80,7 +84,3 @@ def _with_record_latency(store: TypedStore, metrics: StoreMetrics, put: Callable
         return result
 
     return put_for_record
-
-
-def _count_headers(metrics: StoreMetrics, store_format: StoreFormat, stored: bytes) -> None:
-    metrics.header_bytes += len(split_stored(store_format, stored).header_bytes or b"")

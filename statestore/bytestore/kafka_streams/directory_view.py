@@ -87,7 +87,8 @@ def view_of(directory: Path, *entries: str, work_dir: str | None = None) -> Iter
             found = _one_line(damage.cause.replace(str(view), str(directory)))
             raise DirectoryDamagedError(damage.path.replace(str(view), str(directory)), cause=found) from damage
         except StateStoreError as error:
-            error.args = tuple(_replace_path(argument, view, directory) for argument in error.args)
+            old, new = str(view), str(directory)
+            error.args = tuple(each.replace(old, new) if isinstance(each, str) else each for each in error.args)
             raise
 
 
@@ -110,10 +111,6 @@ def families_in(database: Path) -> tuple[str, ...]:
             linked.symlink_to(database.absolute())
             return list_families(str(linked))
     return list_families(str(database))
-
-
-def _replace_path(argument: object, view: Path, directory: Path) -> object:
-    return argument.replace(str(view), str(directory)) if isinstance(argument, str) else argument
 
 
 def _one_line(text: str) -> str:

@@ -12,6 +12,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBByteStore, RocksDBDatabase, list_families
@@ -45,7 +46,6 @@ from statestore.format.position import (
     encode_long,
     encode_position,
 )
-from statestore.format.values.store_format import StoreFormat
 
 _LIMIT_BYTES = 4096
 
@@ -124,11 +124,7 @@ def check_database(path: Path, spec: StoreSpec, name: str) -> list[str]:
     if recorded is not None:
         refuse_other_kind(recorded, spec, path, name)
     present = list(list_families(str(path)))
-
-    def family_name(store_format: StoreFormat) -> str:
-        return column_family(spec, store_format)
-
-    refuse_downgrade(present, spec, family_name, str(path), name)
+    refuse_downgrade(present, spec, partial(column_family, spec), str(path), name)
     known = known_families(spec)
     unknown = [family for family in present if family not in known]
     if unknown:
@@ -168,7 +164,7 @@ class StoreDatabase:
             self.store = open_store(
                 self._database,
                 spec,
-                lambda known: column_family(spec, known),
+                partial(column_family, spec),
                 name,
                 # Kafka Streams may have begun it, which it does without being asked.
                 begins_upgrade=column_family(spec) in self._created,

@@ -43,10 +43,11 @@ class StoreKind(Enum):
 
 
 _SEGMENTED: Final = ("retention_ms", "segment_interval_ms")
+_EVERY_SPAN: Final = (*_SEGMENTED, "window_size_ms")
 _SPANS: Final[dict[StoreKind, tuple[str, ...]]] = {
     StoreKind.KEY_VALUE: (),
     StoreKind.VERSIONED: _SEGMENTED,
-    StoreKind.WINDOW: (*_SEGMENTED, "window_size_ms"),
+    StoreKind.WINDOW: _EVERY_SPAN,
     StoreKind.SESSION: _SEGMENTED,
 }
 _LEAST: Final = {"segment_interval_ms": 1}
@@ -113,9 +114,8 @@ class StoreSpec:
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; format and kind go by name, what a kind does not have is left out."""
         recorded: dict[str, Any] = {"name": self.name, "kind": self.kind.value, "format": self.format.name}
-        for span in ("retention_ms", "segment_interval_ms", "window_size_ms"):
-            if getattr(self, span) is not None:
-                recorded[span] = getattr(self, span)
+        spans = {span: getattr(self, span) for span in _EVERY_SPAN}
+        recorded |= {span: milliseconds for span, milliseconds in spans.items() if milliseconds is not None}
         if self.retain_duplicates:
             recorded["retain_duplicates"] = True
         return recorded

@@ -16,7 +16,6 @@ from collections.abc import Collection, ItemsView, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Protocol, cast
 
 from statestore.bytestore.chunks import chunks
@@ -131,9 +130,7 @@ class SpillSpace:
             shutil.rmtree(self.directory)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             if self._database is not None:
                 self._database.close()

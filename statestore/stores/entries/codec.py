@@ -14,9 +14,9 @@ from statestore.errors import DeserializationError, FormatError, StoreError
 from statestore.errors.readable import shape_of
 from statestore.format.serde import Serde
 from statestore.format.values.store_format import StoreFormat
-from statestore.format.values.stored_value import split_stored
+from statestore.format.values.stored_value import join_stored, split_stored
 from statestore.format.values.value_headers import encode_value_headers, split_value_headers
-from statestore.format.values.value_timestamp import encode_value_timestamp, split_value_timestamp
+from statestore.format.values.value_timestamp import UNKNOWN_TIMESTAMP_MS, encode_value_timestamp, split_value_timestamp
 from statestore.format.values.value_timestamp_headers import (
     before_value,
     encode_value_timestamp_headers,
@@ -44,7 +44,7 @@ DecodePairs = Callable[
 ]
 EncodeWithKey = Callable[[Any, Callable[[Headers], bytes]], "Change | None"]
 DecodeWithHeaders = Callable[[bytes], tuple[Any, Headers]]
-_Coders: TypeAlias = tuple[Encode, Decode, "EncodeWithKey | None"]
+_Coders: TypeAlias = tuple[Encode, Decode, "type[Any] | None"]  # and what it holds, if that has headers
 
 
 class ValueCodec(NamedTuple):
@@ -74,11 +74,18 @@ class ValueCodec(NamedTuple):
 
 def value_codec(store_format: StoreFormat, serdes: StateSerdes[Any, Any]) -> ValueCodec:
     """Return the codec for plain values, ValueAndTimestamp, ValueTimestampHeaders or AggregationWithHeaders."""
-    encode, decode, encode_with_key = _CODECS[store_format](serdes)
-    decode_values = _values_decoder(store_format, serdes, has_headers=encode_with_key is not None)
-    fused = store_format is StoreFormat.TIMESTAMPED_WITH_HEADERS and serdes.value_serde.with_headers is None
+    encode, decode, headed = _CODECS[store_format](serdes)
+    takes_headers = serdes.value_serde.with_headers is not None
+    encode_with_key: EncodeWithKey | None = None
+    beside_headers: DecodeWithHeaders | None = None
+    if headed is not None:
+        encode_with_key = _headers_to_both(serdes, store_format, headed)
+        if takes_headers:
+            encode, decode = _without_key(encode_with_key), _decoder_with_headers(serdes, store_format, headed)
+        beside_headers = _beside_headers(decode)
+    decode_values = _values_decoder(store_format, serdes, has_headers=headed is not None)
+    fused = store_format is StoreFormat.TIMESTAMPED_WITH_HEADERS and not takes_headers
     decode_pairs = _pairs_with_headers_decoder(serdes.value_serde) if fused else None
-    beside_headers = None if encode_with_key is None else _beside_headers(decode)
     return ValueCodec(encode, decode, decode_values, decode_pairs, encode_with_key, beside_headers)
 
 
@@ -191,21 +198,7 @@ def _timestamped_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
         held._value = value if deserialize is None else deserialize(value)
         return held
 
-    def join(value: bytes, holder: ValueTimestampHeaders[Any], header_bytes: bytes) -> bytes | None:
-        return encode_value_timestamp_headers(value, holder.timestamp_ms, header_bytes)
-
-    encode_with_key = _headers_to_both(
-        serdes, lambda holder: _require_holder(ValueTimestampHeaders, holder).value, join
-    )
-    if serdes.value_serde.with_headers is None:
-        return encode, decode, encode_with_key
-
-    def decode_with_headers(stored: bytes) -> ValueTimestampHeaders[Any]:
-        header_bytes, timestamp_ms, value = split_value_timestamp_headers(stored)
-        headers = Headers.from_bytes(header_bytes)
-        return ValueTimestampHeaders(serdes.value_from(value, headers), timestamp_ms, headers)
-
-    return _without_key(encode_with_key), decode_with_headers, encode_with_key
+    return encode, decode, ValueTimestampHeaders
 
 
 def _aggregation_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
@@ -221,45 +214,36 @@ def _aggregation_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
         header_bytes, value = split_value_headers(stored)
         return AggregationWithHeaders(deserialize(value), header_bytes)
 
-    def join(value: bytes, holder: AggregationWithHeaders[Any], header_bytes: bytes) -> bytes | None:
-        return encode_value_headers(value, header_bytes)
-
-    encode_with_key = _headers_to_both(
-        serdes, lambda holder: _require_holder(AggregationWithHeaders, holder).aggregation, join
-    )
-    if serdes.value_serde.with_headers is None:
-        return encode, decode, encode_with_key
-
-    def decode_with_headers(stored: bytes) -> AggregationWithHeaders[Any]:
-        header_bytes, value = split_value_headers(stored)
-        headers = Headers.from_bytes(header_bytes)
-        return AggregationWithHeaders(serdes.value_from(value, headers), headers)
-
-    return _without_key(encode_with_key), decode_with_headers, encode_with_key
+    return encode, decode, AggregationWithHeaders
 
 
-def _headers_to_both(
-    serdes: StateSerdes[Any, Any], value_in: Callable[[Any], Any], join: Callable[[bytes, Any, bytes], bytes | None]
-) -> EncodeWithKey:
-    """Return what has key and value serialized with the holder's headers, in Kafka's order: the key comes first.
-
-    `value_in` returns a holder's value, and `join` the stored bytes of the value's, the holder, and the headers that
-    both serdes have left.
-    """
+def _headers_to_both(serdes: StateSerdes[Any, Any], store_format: StoreFormat, kind: type[Any]) -> EncodeWithKey:
+    """Return what has key and value serialized with the holder's headers, in Kafka's order: the key comes first."""
     raw_value = serdes.raw_value
 
     def encode_with_key(holder: Any, raw_key: Callable[[Headers], bytes]) -> Change | None:
         if holder is None:
             return None
-        value = value_in(holder)
+        value = kind.get_value_or_null(_require_holder(kind, holder))
         if value is None:
             return None
         headers = holder.headers.copy()
         key = raw_key(headers)
         data = raw_value(value, headers)
-        return key, join(data, holder, headers.to_bytes())
+        timestamp_ms = holder.timestamp_ms if store_format.has_timestamp else UNKNOWN_TIMESTAMP_MS
+        return key, join_stored(store_format, data, timestamp_ms, headers.to_bytes())
 
     return encode_with_key
+
+
+def _decoder_with_headers(serdes: StateSerdes[Any, Any], store_format: StoreFormat, kind: type[Any]) -> Decode:
+    def decode_with_headers(stored: bytes) -> Any:
+        value, timestamp_ms, header_bytes = split_stored(store_format, stored)
+        headers = Headers.from_bytes(header_bytes or b"")
+        times_ms = () if timestamp_ms is None else (timestamp_ms,)
+        return kind(serdes.value_from(value, headers), *times_ms, headers)
+
+    return decode_with_headers
 
 
 def _without_key(encode_with_key: EncodeWithKey) -> Encode:
