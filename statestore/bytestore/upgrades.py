@@ -1,9 +1,7 @@
 """Stores whose database holds an older format: opened as they are, as a lazy upgrade, or refused.
 
-In an upgrade, entries move from the column family of the older format as they are touched. New writes go to the new
-family only. A read that finds its key in the older family converts the value and moves it. Iterators merge both
-families and convert on the way, moving nothing; on equal keys the new entry alone counts. The older family is dropped
-with its last entry, and from then on the store is that of the new family, at no cost.
+In an upgrade, a read that finds its key in the older family converts the value and moves it; writes go to the new one
+only. Iterators merge both, moving nothing. The older family goes with its last entry, and the upgrade costs no more.
 Source: KIP-1271, DualColumnFamilyAccessor of Kafka Streams, which drops the older family at the next open only.
 """
 

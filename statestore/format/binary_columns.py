@@ -1,8 +1,6 @@
 """Binary columns: Arrow arrays seen as numpy positions into one block of bytes, the ground of the vectorised codecs.
 
-    row i of a column := bytes[positions[i]:positions[i + 1]]
-
-Nothing here loops over rows in Python.
+row i of a column := bytes[positions[i]:positions[i + 1]]
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     partition := number:i32_be offset:i64_be
 
 The padding is zeros: Kafka Streams adds up the sizes of the fields in bits (those of names in bytes) and takes the sum
-for bytes. Readers ignore what follows the last topic, and need not find anything there. Beside the position stand
-numbers of 64 bits: the changelog's offset, and whether the database is open. Source: PositionSerde of Kafka Streams.
+for bytes. Readers need not find it there. Beside the position stand numbers of 64 bits: the changelog's offset, and
+whether the database is open. Source: PositionSerde of Kafka Streams.
 """
 
 from __future__ import annotations

@@ -12,8 +12,6 @@ anything else. A database has the column families of `families.FAMILIES`, and `o
     status                      i64: 1 while open, 0 after it was closed
     CHANGELOG_TOPIC-PARTITION   i64: offset of the last changelog record that is in the database, -4 = unknown
     position                    `format.position`
-
-`statestore.store.json` in a database's directory is ours, and Kafka Streams does not look at it: see `store_database`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """One database of a store in a task's directory: a whole store, or one segment of a window or session store.
 
-`statestore.store.json` in it says what kind of store it is, as a StoreSpec in JSON. Kafka Streams keeps no such record,
-and does not look at it: a versioned store's database has the column families of a plain key-value store, and opens as
-one without complaint. A database without a record is what its first opening says it is.
+`statestore.store.json` in it says what kind of store it is, as a StoreSpec in JSON; without, the first opening says so.
+Kafka Streams does not look at it, and opens a versioned store's database as a plain one without complaint.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Entries of a store, whatever its kind, for readers without serdes and topology: the data source and the tools.
 
-They are read with as little else as the store's layout allows: what the pairs hold is still to be looked at, entry by
-entry or as columns. Bounds only say what need not be read.
+Bounds only say what need not be read: what the pairs hold is still to be looked at.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 `versionedKeyValueWithHeaders` is ours: no released Kafka Streams has a versioned store with headers, and trunk keeps
 its rows in the family of the plain ones, where the one would be read as the other.
 
-A shard's local database holds all of its stores, so that one write batch changes them together. So a family is named
-`STORE:FAMILY` there; `:` can't occur in a store name. Keys of segmented stores stand behind their segment's id (see
-`segments`). In the layout of Kafka Streams a store or segment has a database of its own.
+A shard's local database holds all of its stores, so that one write batch changes them together: a family is named
+`STORE:FAMILY` there, and `:` can't occur in a store name. Kafka Streams has a database for each store or segment.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@
     physical key   as a store has it: the logged key, of a segmented store behind its segment's id
 
 An entry of a key-value, window or session store is one pair of the store's bytes. Versions are not: a key's latest one
-has a row of its own, and each segment has a row of all that ended in it. Whoever reads a store by `entries` or
-`entry_columns` need not know. A put is a logged key, a stored value, and of a version from when it is valid.
+has a row of its own, and each segment has a row of all that ended in it; `entries` and `entry_columns` hide that.
 
 To add a kind: its class here and its row in LAYOUTS, then a row in each other table by kind, which a test finds:
 `tests/architecture/test_kinds_of_stores.py`.

@@ -2,8 +2,7 @@
 
     WriteSet (a dict) ── inner ──> SpilledWrites (RocksDB) ── inner ──> what is committed
 
-Both hold uncommitted writes over what they stand on, so a spill is to apply the upper one to the lower one, and reads
-go through the layers as they always do. What else a batch can't hold in memory goes to the same directory.
+A spill applies the upper one to the lower one. What else a batch can't hold in memory goes to the same directory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Uncommitted writes over a byte store that is left as it is.
 
-A shard's local database only ever holds committed versions, so a batch's writes stay here until the batch is done.
-Reads see them over what is committed. Of several writes to a key the last one counts.
+A shard's local database only ever holds committed versions. Of several writes to a key the last one counts.
 """
 
 from __future__ import annotations

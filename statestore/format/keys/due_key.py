@@ -5,8 +5,7 @@
     "k" key_size:u32_be  key  time_ms:i64_be          a timer by key: there may be many
     "t" end_ms:i64_be  start_ms:i64_be  key           a window, in order of time
 
-All other values are empty. Times are never negative, so that their bytes are in their order. No module but this one
-and `due_key_columns` knows these layouts.
+All other values are empty. Times are never negative, so that their bytes are in their order.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@
     windowed     key  start_ms:i64_be
     session      key  end_ms:i64_be  start_ms:i64_be
 
-The size makes sure that no key's entries begin like another's, whatever bytes the keys have. The only module that
-knows these layouts.
+The size makes sure that no key's entries begin like another's, whatever bytes the keys have.
 """
 
 from __future__ import annotations

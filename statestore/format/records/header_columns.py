@@ -2,9 +2,8 @@
 
     list<element: struct<key: string, value: binary>>  <->  binary
 
-Byte for byte and value for value what the scalar codec does, errors included, but without a Python loop over rows:
-numpy finds and makes the sizes, Arrow copies the bytes. Source: KIP-1271; the list type is that of the `headers` column
-of Spark's Kafka source and sink.
+Byte for byte and value for value what the scalar codec does, errors included, but without a Python loop over rows.
+Source: KIP-1271; the list type is that of the `headers` column of Spark's Kafka source and sink.
 """
 
 from __future__ import annotations

@@ -43,12 +43,15 @@ OVERHEAD_BYTES: Final = {
 class MessageV0V1(NamedTuple):
     """A message of format v0 or v1, and its offset. Key and value may be None."""
 
-    magic: int  # 0 or 1
+    magic: int
+    """0 or 1."""
     offset: int
     key: bytes | None
     value: bytes | None
-    timestamp_ms: int = NO_TIMESTAMP  # milliseconds since the epoch; NO_TIMESTAMP if there is none
-    is_log_append_time: bool = False  # whether the broker gave the timestamp
+    timestamp_ms: int = NO_TIMESTAMP
+    """Milliseconds since the epoch; NO_TIMESTAMP if there is none."""
+    is_log_append_time: bool = False
+    """Whether the broker gave the timestamp."""
 
 
 def encode_message(message: MessageV0V1) -> bytes:

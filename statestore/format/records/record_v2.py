@@ -41,12 +41,15 @@ _SEQUENCE_MASK: Final = 0x7FFFFFFF
 class RecordV2(NamedTuple):
     """A record as it stands in its batch. Key and value may be None; the headers are in order and may repeat keys."""
 
-    timestamp_delta: int = 0  # milliseconds after the batch's base timestamp, a signed 64-bit integer
-    offset_delta: int = 0  # records after the batch's base offset, a signed 32-bit integer
+    timestamp_delta: int = 0
+    """Milliseconds after the batch's base timestamp, a signed 64-bit integer."""
+    offset_delta: int = 0
+    """Records after the batch's base offset, a signed 32-bit integer."""
     key: bytes | None = None
     value: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
-    attributes: int = 0  # a signed 8-bit integer
+    attributes: int = 0
+    """A signed 8-bit integer."""
 
 
 class BatchBase(NamedTuple):
@@ -116,7 +119,10 @@ def _sized(data: bytes | None) -> tuple[bytes, bytes]:
 
 
 def decode_record(data: bytes, position: int = 0) -> tuple[RecordV2, int]:
-    """Return the record at `position` of `data`, and where it ends. Raises FormatError if it is none."""
+    """Return the record at `position` (0 or more) of `data`, and the position after it.
+
+    Raises TruncatedError, NegativeLengthError, VarintError or FormatError where `data` does not follow the layout.
+    """
     size, start = decode_varint(data, position, "record size")
     if size < 0:
         raise NegativeLengthError("record", length=size)

@@ -1,7 +1,6 @@
 """The layouts of a store's values side by side: what changelogs, restores and upgrades need of them.
 
-A changelog record carries value, timestamp and headers apart, whatever the layout they are stored in; upgrading a store
-is taking a value apart in one layout and putting it together in another.
+A changelog record carries value, timestamp and headers apart, whatever the layout they are stored in.
 """
 
 from __future__ import annotations

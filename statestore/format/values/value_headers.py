@@ -2,8 +2,7 @@
 
     value_headers := headers_size:varint headers:u8[headers_size] value:u8[..]
 
-`headers` are those of `header_bytes`; none is the single byte 00. A null value has no bytes at all: it is None, a
-delete.
+`headers` are those of `header_bytes`; none is the single byte 00. A null value, a delete, has no bytes: it is None.
 Source: KIP-1271, AggregationWithHeadersSerializer of Kafka Streams.
 """
 
