@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from statestore.bytestore.engines.local_disk_errors import local_disk_errors
+from statestore.bytestore.engines.rocksdb_options import local_disk_errors
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.upgrades import sum_of, upgradable
 from statestore.bytestore.write_sets.spilling import SpillingWriteSet, SpillSpace

@@ -27,9 +27,14 @@ from statestore.stores.entries.codec import value_codec
 from statestore.stores.entries.entry_codec import EntryCodec
 from statestore.stores.entries.state_serdes import StateSerdes
 from statestore.stores.key_value import KeyValueStore
-from statestore.stores.layers.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, WrittenFor
 from statestore.stores.layers.expiring import ExpiringLayer, Expiry, OneTime, TimeToLive
-from statestore.stores.layers.layer import ChangeLoggingLayer, RetainingLayer
+from statestore.stores.layers.layer import (
+    DEFAULT_CACHE_MAX_BYTES,
+    CachingLayer,
+    ChangeLoggingLayer,
+    RetainingLayer,
+    WrittenFor,
+)
 from statestore.stores.metered import measure_operations
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.readable_store import SegmentedParts, StoreParts, StoreStack, VersionedParts

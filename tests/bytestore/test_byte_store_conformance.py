@@ -23,9 +23,8 @@ from statestore.errors.state import StoreClosedError
 from statestore.format.values.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import Changelog
-from statestore.stores.layers.caching import CachingLayer, WrittenFor
 from statestore.stores.layers.expiring import ExpiringLayer, Expiry, TimeToLive
-from statestore.stores.layers.layer import ByteStoreLayer, ChangeLoggingLayer, RetainingLayer
+from statestore.stores.layers.layer import ByteStoreLayer, CachingLayer, ChangeLoggingLayer, RetainingLayer, WrittenFor
 from statestore.testing.faults import FaultPlan, FaultyLocalDirectory
 from statestore.testing.faults.injector import Injector
 from statestore.testing.faults.journal import FaultJournal

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from statestore.bytestore.kafka_streams.task_contents import task_stores
+from statestore.bytestore.kafka_streams.task_directory import task_stores
 from upgrade_tools.errors import NoRoomError
 from upgrade_tools.migration.planning.plan import Plan
 from upgrade_tools.migration.targets import local_path

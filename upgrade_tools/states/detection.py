@@ -8,7 +8,7 @@ from pathlib import Path
 
 from statestore.bytestore.kafka_streams.directory_view import accessible
 from statestore.bytestore.kafka_streams.layout import CHECKPOINT_FILE, database_directory
-from statestore.bytestore.kafka_streams.task_contents import task_stores
+from statestore.bytestore.kafka_streams.task_directory import task_stores
 from statestore.errors import FormatError
 from statestore.errors.new_state import DirectoryDamagedError, DirectoryNotAccessibleError
 from statestore.recovery.local.marker import files_digest, is_damaged, read_marker

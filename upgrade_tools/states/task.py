@@ -22,13 +22,14 @@ from statestore.bytestore.kafka_streams.layout import (
     segment_start_ms,
     segments_directory,
 )
-from statestore.bytestore.kafka_streams.task_contents import (
+from statestore.bytestore.kafka_streams.task_directory import (
     RecordedOffsets,
+    TaskDirectory,
     TaskStoreFiles,
     changelog_topics,
+    read_offsets,
     task_stores,
 )
-from statestore.bytestore.kafka_streams.task_directory import TaskDirectory, read_offsets
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, is_store_name
 from statestore.bytestore.protocol import ByteStore
 from statestore.format.position import Position

@@ -1,12 +1,10 @@
 """Byte stores that hold entries: RocksDB, and memory.
 
-rocksdb         a database of column families, and the byte store over one, with rocksdb_options; memory: the same in
-                memory
+rocksdb         a database of column families, and the byte store over one; rocksdb_options: errors, too, and the disk's
+memory          the same in memory
 memory_budget   how the memory is divided that state may take
 scans           keys in order, those with a prefix, and scans that end with their store
 table_files     tables of RocksDB, looked at, and written in order
-local_disk_errors
-                what the operating system says of a disk, as errors of ours
 
 Imports `protocol` and `chunks`; all other rooms import it. Start at `rocksdb`.
 """

@@ -1,4 +1,4 @@
-"""With what options RocksDB runs, and what its errors mean.
+"""With what options RocksDB runs, and what its errors mean, and those of the disk that it is on.
 
 Options are for a database that is opened for one micro-batch and closed again: no compression, reads through mmap, a
 bloom filter, tables merged by likeness of size.
@@ -6,14 +6,16 @@ bloom filter, tables merged by likeness of size.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from os import PathLike, fspath
+from typing import Any, Final
 
 import rocksdict
 
 from statestore.bytestore.engines.memory_budget import DatabaseMemory
-from statestore.errors import StoreError
+from statestore.errors import LocalDirectoryError, StoreError
 from statestore.errors.state import (
     LocalDiskFullError,
     LocalStateCorruptedError,
@@ -112,3 +114,17 @@ def engine_errors(store: str, path: str) -> Iterator[None]:
         if any(sign in text for sign in _FULL):
             raise LocalDiskFullError(store, path=path, cause=text) from cause
         raise StoreError(store, f"RocksDB at {path}: {text}") from cause
+
+
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def local_disk_errors(store: str, path: str | PathLike[str]) -> Iterator[None]:
+    """Raise an OSError at the local `path` as LocalDiskFullError or LocalDirectoryError; `store` says whose it is."""
+    try:
+        yield
+    except OSError as cause:
+        if cause.errno in _NO_SPACE:
+            raise LocalDiskFullError(store, path=fspath(path), cause=str(cause)) from cause
+        raise LocalDirectoryError(fspath(path), cause=str(cause)) from cause

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from statestore.bytestore.chunks import chunks
-from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore, RocksDBDatabase
+from statestore.bytestore.engines.rocksdb_options import local_disk_errors
 from statestore.bytestore.engines.scans import ScannedStore
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.bytestore.write_sets.write_set import (

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from statestore.bytestore.engines.local_disk_errors import local_disk_errors
+from statestore.bytestore.engines.rocksdb_options import local_disk_errors
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.errors.state import DurableFileCorruptedError, SpilledDeltaCorruptedError
 from statestore.recovery.commit.changelog import BatchChangelog, ChangelogObserver, ChangelogRecord, WrittenRecords

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase, list_families
+from statestore.bytestore.engines.rocksdb_options import local_disk_errors
 from statestore.bytestore.kinds.families import column_family, older_formats
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec

@@ -33,7 +33,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from statestore.bytestore.engines.local_disk_errors import local_disk_errors
+from statestore.bytestore.engines.rocksdb_options import local_disk_errors
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import FormatError
 from statestore.format.json_fields import MALFORMED, whole_number

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from statestore.bytestore.engines.local_disk_errors import local_disk_errors
+from statestore.bytestore.engines.rocksdb_options import local_disk_errors
 from statestore.recovery.location.local_disk import LocalDisk, is_partial, partial_name
 from statestore.recovery.location.retrying import Retrying, is_transient
 

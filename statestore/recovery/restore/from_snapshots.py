@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from statestore.bytestore.engines.local_disk_errors import local_disk_errors
+from statestore.bytestore.engines.rocksdb_options import local_disk_errors
 from statestore.errors.state import DurableFileMissingError
 from statestore.recovery.commit.manifest import Manifest, SnapshotFile, read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef, check_content

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.bytestore.chunks import slices
-from statestore.bytestore.engines.local_disk_errors import local_disk_errors
+from statestore.bytestore.engines.rocksdb_options import local_disk_errors
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.format.binary_columns import Integers, row_sizes
 from statestore.headers.topic_columns import SINK_COLUMNS, SOURCE_COLUMNS, sink_batch

@@ -23,7 +23,7 @@ from statestore.bytestore.row_changes import ProcessingContext
 from statestore.headers.record_headers import Headers
 from statestore.stores.entries.codec import DecodeWithHeaders, EncodeWithKey, ValueCodec
 from statestore.stores.entries.state_serdes import StateSerdes
-from statestore.stores.layers.caching import WrittenFor
+from statestore.stores.layers.layer import WrittenFor
 
 R = TypeVar("R")
 

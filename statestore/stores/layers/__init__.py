@@ -1,1 +1,1 @@
-"""Layers below a typed store, which `builder` stacks: caching, expiring, and two in `layer`, where to start."""
+"""Layers below a typed store, which `builder` stacks: expiring, and three in `layer`, where to start."""
