@@ -90,12 +90,6 @@ def write_options(write_ahead_log: bool, *, waits: bool) -> Any:
     return options
 
 
-def _tells_damage(text: str) -> bool:
-    # A table that was cut to nothing can't be mapped: that is damage, to lack the memory for it is not.
-    emptied = "while mmap file for read" in text and text.endswith("Invalid argument")
-    return emptied or any(sign in text for sign in _DAMAGE)
-
-
 @contextmanager
 def engine_errors(store: str, path: str) -> Iterator[None]:
     """Turn rocksdict's errors, which are plain Exceptions told apart by their text, into ours."""
@@ -109,7 +103,9 @@ def engine_errors(store: str, path: str) -> Iterator[None]:
         text = str(cause)
         if "lock hold by current process" in text or "While lock file" in text:
             raise LocalStateLockedError(store, path=path) from cause
-        if _tells_damage(text):
+        # A table that was cut to nothing can't be mapped: that is damage, to lack the memory for it is not.
+        is_emptied = "while mmap file for read" in text and text.endswith("Invalid argument")
+        if is_emptied or any(sign in text for sign in _DAMAGE):
             raise LocalStateCorruptedError(store, path=path, cause=text) from cause
         if any(sign in text for sign in _FULL):
             raise LocalDiskFullError(store, path=path, cause=text) from cause

@@ -35,6 +35,11 @@ class StoredParts(NamedTuple):
     header_bytes: bytes | None
 
 
+def _split_timestamped(stored: bytes) -> StoredParts:
+    timestamp_ms, value = split_value_timestamp(stored)
+    return StoredParts(value, timestamp_ms, None)
+
+
 def _without_timestamp(header_bytes: bytes, value: bytes) -> StoredParts:
     return StoredParts(value, None, header_bytes)
 
@@ -42,7 +47,7 @@ def _without_timestamp(header_bytes: bytes, value: bytes) -> StoredParts:
 _SPLIT: Final[dict[StoreFormat, Callable[[bytes], StoredParts]]] = {
     StoreFormat.PLAIN: lambda stored: StoredParts(stored, None, None),
     # In the layouts, the value comes last.
-    StoreFormat.TIMESTAMPED: lambda stored: StoredParts(*split_value_timestamp(stored)[::-1], None),
+    StoreFormat.TIMESTAMPED: _split_timestamped,
     StoreFormat.TIMESTAMPED_WITH_HEADERS: lambda stored: StoredParts(*split_value_timestamp_headers(stored)[::-1]),
     StoreFormat.WITH_HEADERS: lambda stored: _without_timestamp(*split_value_headers(stored)),
 }

@@ -98,7 +98,8 @@ before_value: Final = _BeforeValue()  # for loops over many values: `unpack, val
 
 def plain_value(data: bytes) -> bytes:
     """Return the value alone; raises as `split_value_timestamp_headers` does. Kafka's Utils.rawPlainValue."""
-    return split_value_timestamp_headers(data)[2]
+    # Empty, cut short, or with more headers than two bytes can count: looked at the long way.
+    return data[_value_positions[data[:2]] :] or split_value_timestamp_headers(data)[2]
 
 
 class _ValuePositions(dict[bytes, int]):
@@ -130,7 +131,9 @@ def plain_values(pairs: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
 
 def timestamped_value(data: bytes) -> bytes:
     """Return timestamp and value, a `value_timestamp`. Raises FormatError. Kafka's Utils.rawTimestampedValue."""
-    return data[_checked_headers_span(data)[1] :]
+    value_at = _value_positions[data[:2]]
+    start = value_at - TIMESTAMP_SIZE if value_at <= len(data) else _checked_headers_span(data)[1]
+    return data[start:]
 
 
 def convert_to_header_format(timestamped: bytes | None) -> bytes | None:

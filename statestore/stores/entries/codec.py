@@ -249,15 +249,10 @@ def _decoder_with_headers(serdes: StateSerdes[Any, Any], store_format: StoreForm
 def _without_key(encode_with_key: EncodeWithKey) -> Encode:
 
     def encode(holder: Any) -> bytes | None:
-        entry = encode_with_key(holder, _no_key)
+        entry = encode_with_key(holder, lambda headers: b"")  # for a key whose serde takes none, and is asked elsewhere
         return None if entry is None else entry[1]
 
     return encode
-
-
-def _no_key(headers: Headers) -> bytes:
-    """Stand for a key whose serde takes no headers, and is asked elsewhere."""
-    return b""
 
 
 def _require_holder(kind: type[H], holder: H) -> H:
