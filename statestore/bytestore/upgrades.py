@@ -281,13 +281,7 @@ def refuse_downgrade(
     """Raise StoreFormatError if one of the families in `present` is that of a newer format than `spec` has."""
     for newer in FAMILIES[spec.kind]:
         if spec.format in older_formats(spec.kind, newer) and family_name(newer) in present:
-            raise StoreFormatError(
-                name,
-                recorded=f"{spec.kind.value} store, {newer.describe()}",
-                asked=spec.describe(),
-                where=where,
-                remedy=remedy or downgrade_remedy(spec),
-            )
+            raise _refusal(newer, spec, where, name, remedy or downgrade_remedy(spec))
 
 
 def is_downgrade(recorded: StoreSpec, asked: StoreSpec) -> bool:
@@ -308,13 +302,12 @@ def downgrade_remedy(spec: StoreSpec) -> str:
 def refuse_skipped_step(recorded: StoreFormat, spec: StoreSpec, where: str, name: str) -> None:
     """Raise StoreFormatError if `spec` would give plain values headers at once, and nobody has said that it may."""
     if skips_a_step(recorded, spec.format) and not spec.through_timestamped:
-        raise StoreFormatError(
-            name,
-            recorded=f"{spec.kind.value} store, {recorded.describe()}",
-            asked=spec.describe(),
-            where=where,
-            remedy=_TAKE_BOTH_STEPS,
-        )
+        raise _refusal(recorded, spec, where, name, _TAKE_BOTH_STEPS)
+
+
+def _refusal(found: StoreFormat, spec: StoreSpec, where: str, name: str, remedy: str) -> StoreFormatError:
+    recorded = f"{spec.kind.value} store, {found.describe()}"
+    return StoreFormatError(name, recorded=recorded, asked=spec.describe(), where=where, remedy=remedy)
 
 
 def conversion(kind: StoreKind, older: StoreFormat, newer: StoreFormat) -> Convert:

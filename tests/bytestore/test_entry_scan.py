@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.bytestore.engines.memory import MemoryByteStore
-from statestore.bytestore.kinds.entry_scan import ALL_TIMES, NO_BOUNDS, EntryBounds, SegmentEnd, bounded_pairs
+from statestore.bytestore.kinds.entry_scan import ALL_TIMES, EntryBounds, SegmentEnd, bounded_pairs
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, Times, layout_of
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_of
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
@@ -64,7 +64,7 @@ def test_all_that_is_within_the_bounds_is_read(
     kind: StoreKind, segment_end: SegmentEnd, spans: list[tuple[bytes, int, int]], bounds: EntryBounds
 ) -> None:
     layout, store = filled(kind, spans)
-    everything = list(layout.entries(bounded_pairs(layout, store, NO_BOUNDS, segment_end)))
+    everything = list(layout.entries(bounded_pairs(layout, store, EntryBounds(), segment_end)))
     assert sorted(everything) == sorted(layout.entries(store.range(None, None)))
     found = list(layout.entries(bounded_pairs(layout, store, bounds, segment_end)))
     assert {entry for entry in everything if is_within(bounds, *entry[:3])} <= set(found) <= set(everything)
@@ -105,6 +105,6 @@ def test_keys_of_a_store_in_their_order_are_read_between_the_first_and_the_last(
 
 def test_versions_that_last_are_left_out_where_all_have_an_end() -> None:
     layout, store = filled(StoreKind.VERSIONED, [(b"key", 10, 20)])
-    assert len(list(bounded_pairs(layout, store, NO_BOUNDS))) == 2
+    assert len(list(bounded_pairs(layout, store, EntryBounds()))) == 2
     (ended,) = layout.entries(bounded_pairs(layout, store, EntryBounds(ended=True)))
     assert ended == (b"key", 10, 20, b"value")

@@ -231,10 +231,6 @@ class StoreDatabase:
         return cleanly, committed
 
     def _write(self, status: int, committed: Committed) -> None:
-        self._offsets.write(
-            [
-                (STATUS_KEY, encode_long(status)),
-                (self._changelog_key, encode_long(committed.changelog_offset)),
-                (POSITION_KEY, encode_position(committed.position)),
-            ]
-        )
+        offset, position = encode_long(committed.changelog_offset), encode_position(committed.position)
+        places = (STATUS_KEY, self._changelog_key, POSITION_KEY)
+        self._offsets.write(zip(places, (encode_long(status), offset, position), strict=True))

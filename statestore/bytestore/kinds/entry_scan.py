@@ -39,9 +39,6 @@ class EntryBounds:
     ended: bool = False  # whether all have an end, which the latest version of a key has not
 
 
-NO_BOUNDS: Final = EntryBounds()
-
-
 class SegmentEnd(Enum):
     """Where a segment of a store ends, which begins at its id times the segment interval."""
 

@@ -218,12 +218,8 @@ class VersionedRows:
         if not self._segments.is_live(segment_id):
             return
         row = self._row(key, segment_id)
-        self._set_row(
-            changes,
-            key,
-            segment_id,
-            encode_segment_row(valid_to_ms, [version]) if row is None else row.with_latest(version, valid_to_ms),
-        )
+        changed = encode_segment_row(valid_to_ms, [version]) if row is None else row.with_latest(version, valid_to_ms)
+        self._set_row(changes, key, segment_id, changed)
 
     def _set_row(self, changes: list[Change], key: bytes, segment_id: int, row: bytes) -> None:
         changes.append((segment_prefix(segment_id) + key, row))
