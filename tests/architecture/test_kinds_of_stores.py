@@ -12,6 +12,7 @@ from tests.support.sources import library_sources
 MAY_COMPARE = {
     "statestore/stores/builder.py": "what layers a typed store may have",
     "statestore/stores/supplier.py": "Kafka's segment intervals",
+    "statestore/bytestore/kinds/store_types.py": "which kinds and formats there are together",
     "statestore/recovery/making/placement.py": "how the library makes the stores of expiry times",
 }
 """Where it is asked what a store is, not what its keys look like."""

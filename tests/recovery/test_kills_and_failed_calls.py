@@ -89,7 +89,7 @@ def test_killed_when_it_was_found_that_a_copy_lacks_a_store(tmp_path: Path) -> N
     pointer = shard.run(shard.run(shard.start(), put), put)
     with_stores(Shard(tmp_path), TOTALS).content(pointer)  # a release that kept `other` in memory alone
     script = """
-local_copy._discard = die
+local_copy.discard = die
 with_stores(Shard(home), TOTALS, OTHER).content(pointer)
 """
     assert run_script(script, tmp_path, pointer) == 9
