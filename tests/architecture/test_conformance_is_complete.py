@@ -7,9 +7,11 @@ import pkgutil
 import pytest
 
 import statestore
+from statestore.bytestore.engines.scans import ScannedStore
 from statestore.bytestore.protocol import ByteStore, RowStore
 from tests.bytestore.test_byte_store_conformance import ENGINES, InOneSegment
 
+OF_WHICH_OTHERS_ARE = (ByteStore, RowStore, ScannedStore)
 METHODS = {name for name, _ in inspect.getmembers(ByteStore, inspect.isfunction) if not name.startswith("_")}
 
 
@@ -17,7 +19,7 @@ def implementations() -> set[str]:
     found = set()
     for module in pkgutil.walk_packages(statestore.__path__, "statestore."):
         for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
-            if kind not in (ByteStore, RowStore) and set(dir(kind)) >= METHODS and kind.__module__ == module.name:
+            if kind not in OF_WHICH_OTHERS_ARE and set(dir(kind)) >= METHODS and kind.__module__ == module.name:
                 found.add(kind.__name__)
     return found
 
