@@ -1,4 +1,4 @@
-"""Aggregate: what `agg` makes of a column."""
+"""Aggregate: what `agg` makes of a column, and of which types it can be, as Arrow's: rows have their values in JSON."""
 
 from __future__ import annotations
 
@@ -11,18 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from statestore.dsl.aggregates.column_kinds import (
-    ANY,
-    EXACT_DIGITS,
-    FROM_JSON,
-    IN_ORDER,
-    NUMBERS,
-    ColumnKind,
-    is_decimal,
-    is_floating,
-    is_whole,
-)
-from statestore.dsl.aggregations import (
+from statestore.dsl.aggregates.aggregations import (
     Aggregation,
     averaging,
     collecting,
@@ -46,6 +35,8 @@ _Type: TypeAlias = "pa.DataType | None"
 
 _LONG: Final = 63
 """Bits of a whole number of 64 bits, beside its sign."""
+_EXACT_DIGITS: Final = 15
+"""How many digits a decimal can have to be exact in JSON, where numbers with a fraction are doubles."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +102,16 @@ class Aggregate:
         limit below 1.
         """
         ranking(limit)  # which refuses a limit at once, not only for a column of some type
-        kind = IN_ORDER if by is None else FROM_JSON
+        kind = _IN_ORDER if by is None else FROM_JSON
         return Aggregate(column, AggregateRule("top", kind, _listed, partial(_ranking, limit, by)))
+
+
+@dataclass(frozen=True)
+class ColumnKind:
+    """Types that are taken alike."""
+
+    words: str
+    has: Callable[[pa.DataType], bool]
 
 
 @dataclass(frozen=True)
@@ -128,6 +127,52 @@ class AggregateRule:
     """What makes the result of what is kept; None if it is the same."""
 
 
+def _is_whole(type_: pa.DataType) -> bool:
+    """Return whether numbers of a type are whole."""
+    return bool(pa.types.is_integer(type_))
+
+
+def _is_floating(type_: pa.DataType) -> bool:
+    """Return whether a type is of floating-point numbers, NaN among them."""
+    return bool(pa.types._is_floating(type_))
+
+
+def _is_decimal(type_: pa.DataType) -> bool:
+    """Return whether a type is of decimals that are exact in JSON."""
+    return bool(pa.types._is_decimal(type_)) and type_.precision <= _EXACT_DIGITS
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return _is_whole(type_) or _is_floating(type_) or _is_decimal(type_)
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
+
+
+def _has_order(type_: pa.DataType) -> bool:
+    # The texts that JSON has of times are in the order of times.
+    is_time = pa.types.is_date(type_) or pa.types.is_timestamp(type_)
+    return _is_number(type_) or _is_text(type_) or is_time or bool(pa.types.is_boolean(type_))
+
+
+def _comes_back(type_: pa.DataType) -> bool:
+    if pa.types.is_map(type_):
+        return _is_text(type_.key_type) and _comes_back(type_.item_type)
+    if pa.types.is_list(type_):
+        return _comes_back(type_.value_type)
+    if pa.types.is_struct(type_):
+        return all(_comes_back(column.type) for column in type_)
+    return _has_order(type_) or bool(pa.types.is_binary(type_))
+
+
+_DECIMALS: Final = f"decimals of up to {_EXACT_DIGITS} digits"
+_NUMBERS: Final = ColumnKind(f"numbers, {_DECIMALS} among them", _is_number)
+_IN_ORDER: Final = ColumnKind(f"numbers, {_DECIMALS} among them, text, booleans, dates and timestamps", _has_order)
+FROM_JSON: Final = ColumnKind(f"what JSON gives back, of decimals those of up to {_EXACT_DIGITS} digits", _comes_back)
+_ANY: Final = ColumnKind("anything", lambda type_: True)
+
+
 def _same(type_: _Type) -> _Type:
     return type_
 
@@ -139,24 +184,24 @@ def _listed(type_: _Type) -> _Type:
 def _summed(type_: _Type) -> _Type:
     if type_ is None:
         return None
-    if is_decimal(type_):
-        return pa.decimal128(EXACT_DIGITS, type_.scale)
-    return pa.int64() if is_whole(type_) else pa.float64()
+    if _is_decimal(type_):
+        return pa.decimal128(_EXACT_DIGITS, type_.scale)
+    return pa.int64() if _is_whole(type_) else pa.float64()
 
 
 def _summing(type_: _Type) -> Aggregation:
-    if type_ is not None and is_decimal(type_):
+    if type_ is not None and _is_decimal(type_):
         return _merging_alike(_DecimalSum(type_.scale))
     return _merging_alike(_Sum())
 
 
 def _of_numbers(aggregation: Aggregation, type_: _Type) -> Aggregation:
     """Return what also takes the texts that JSON has for floating-point numbers."""
-    return _merging_alike(_OfNumbers(aggregation)) if type_ is not None and is_floating(type_) else aggregation
+    return _merging_alike(_OfNumbers(aggregation)) if type_ is not None and _is_floating(type_) else aggregation
 
 
 def _ranking(limit: int, by: Callable[[Any], Any] | None, type_: _Type) -> Aggregation:
-    return ranking(limit, _ByNumber(by or _rank) if type_ is not None and is_floating(type_) else by)
+    return ranking(limit, _ByNumber(by or _rank) if type_ is not None and _is_floating(type_) else by)
 
 
 def _rank(number: Any) -> Any:
@@ -207,8 +252,8 @@ class _DecimalSum:
 
     def __call__(self, key: Any, value: Any, held: Any) -> Any:
         total = sum((Decimal(repr(number_of(each))) for each in (held, value) if each is not None), Decimal())
-        if abs(total) >= Decimal(10) ** (EXACT_DIGITS - self.scale):
-            raise SerializationError(f"a sum of decimals does not fit in decimal({EXACT_DIGITS},{self.scale})")
+        if abs(total) >= Decimal(10) ** (_EXACT_DIGITS - self.scale):
+            raise SerializationError(f"a sum of decimals does not fit in decimal({_EXACT_DIGITS},{self.scale})")
         return float(total)
 
 
@@ -220,10 +265,10 @@ class _ByNumber:
         return self.by(number_of(value))
 
 
-_COUNT: Final = AggregateRule("count", ANY, lambda type_: pa.int64(), lambda type_: counting())
-_SUM: Final = AggregateRule("sum", NUMBERS, _summed, _summing)
-_MIN: Final = AggregateRule("min", IN_ORDER, _same, lambda type_: _of_numbers(least(None), type_))
-_MAX: Final = AggregateRule("max", IN_ORDER, _same, lambda type_: _of_numbers(greatest(None), type_))
-_MEAN: Final = AggregateRule("mean", NUMBERS, lambda type_: pa.float64(), lambda type_: averaging(), _mean)
+_COUNT: Final = AggregateRule("count", _ANY, lambda type_: pa.int64(), lambda type_: counting())
+_SUM: Final = AggregateRule("sum", _NUMBERS, _summed, _summing)
+_MIN: Final = AggregateRule("min", _IN_ORDER, _same, lambda type_: _of_numbers(least(None), type_))
+_MAX: Final = AggregateRule("max", _IN_ORDER, _same, lambda type_: _of_numbers(greatest(None), type_))
+_MEAN: Final = AggregateRule("mean", _NUMBERS, lambda type_: pa.float64(), lambda type_: averaging(), _mean)
 _FIRST: Final = AggregateRule("first", FROM_JSON, _same, lambda type_: earliest(None))
 _LAST: Final = AggregateRule("last", FROM_JSON, _same, lambda type_: latest(None))

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructType
 
-from statestore.dsl.aggregates.column_kinds import FROM_JSON
+from statestore.dsl.aggregates.aggregate import FROM_JSON
 from statestore.dsl.aggregates.several_aggregates import RowSerde, row_serde
 from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import GlobalKTable, KTable
