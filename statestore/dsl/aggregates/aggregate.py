@@ -134,12 +134,12 @@ def _is_whole(type_: pa.DataType) -> bool:
 
 def _is_floating(type_: pa.DataType) -> bool:
     """Return whether a type is of floating-point numbers, NaN among them."""
-    return bool(pa.types._is_floating(type_))
+    return bool(pa.types.is_floating(type_))
 
 
 def _is_decimal(type_: pa.DataType) -> bool:
     """Return whether a type is of decimals that are exact in JSON."""
-    return bool(pa.types._is_decimal(type_)) and type_.precision <= _EXACT_DIGITS
+    return bool(pa.types.is_decimal(type_)) and type_.precision <= _EXACT_DIGITS
 
 
 def _is_number(type_: pa.DataType) -> bool:
