@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from statestore.dsl.aggregates.aggregate import Aggregate
-from statestore.dsl.aggregates.aggregations import (
+from statestore.dsl.aggregates.several_aggregates import SeveralAggregates, is_json
+from statestore.dsl.aggregations import (
     Aggregation,
     ColumnAggregation,
     averaging,
@@ -22,7 +23,6 @@ from statestore.dsl.aggregates.aggregations import (
     reducing,
     summing,
 )
-from statestore.dsl.aggregates.several_aggregates import SeveralAggregates, is_json
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from statestore.dsl.aggregates.aggregations import (
+from statestore.dsl.aggregations import (
     Aggregation,
     averaging,
     collecting,

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar, overload
 
 from statestore.dsl.aggregates.aggregable_stream import AGGREGATE, AggregableStream, ReducibleStream
-from statestore.dsl.aggregates.aggregations import Aggregation, ColumnAggregation
+from statestore.dsl.aggregations import Aggregation, ColumnAggregation
 from statestore.dsl.header_policy import PolicyLike
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized

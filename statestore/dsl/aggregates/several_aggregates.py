@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from statestore.dsl.aggregates.aggregate import Aggregate, ColumnOrFunction
-from statestore.dsl.aggregates.aggregations import Aggregation
+from statestore.dsl.aggregations import Aggregation
 from statestore.errors import InputError, SerializationError
 from statestore.errors.readable import shape_of
 from statestore.errors.run import AggregatesError

@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from statestore.dsl.aggregates.aggregations import Aggregation
+from statestore.dsl.aggregations import Aggregation
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.processors.changes_out import ChangesPlan
 from statestore.dsl.processors.planned import Planned

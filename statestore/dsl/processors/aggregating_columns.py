@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.compute as pc
 
-from statestore.dsl.aggregates.aggregations import ColumnAggregation
+from statestore.dsl.aggregations import ColumnAggregation
 from statestore.dsl.processors.aggregating import AggregatePlan
 from statestore.dsl.processors.column_changes import ColumnChanges
 from statestore.dsl.processors.column_updates import ColumnUpdate

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.dsl.aggregates.aggregations import ColumnAggregation
+from statestore.dsl.aggregations import ColumnAggregation
 from statestore.dsl.processors.aggregating import AggregatePlan
 from statestore.format.binary_columns import as_binary_array, is_valid
 from statestore.format.key_groups import KeyGroups

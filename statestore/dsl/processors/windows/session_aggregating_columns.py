@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.dsl.aggregates.aggregations import ColumnAggregation, aggregates_of
+from statestore.dsl.aggregations import ColumnAggregation, aggregates_of
 from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating import Update
 from statestore.dsl.processors.aggregating_columns import with_keys

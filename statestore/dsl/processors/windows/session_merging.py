@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from statestore.dsl.aggregates.aggregations import Aggregation
+from statestore.dsl.aggregations import Aggregation
 from statestore.dsl.windows import SessionWindows
 
 Session: TypeAlias = tuple[int, int, Any, Any]

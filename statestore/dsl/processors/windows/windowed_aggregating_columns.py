@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from statestore.dsl.aggregates.aggregations import ColumnAggregation
+from statestore.dsl.aggregations import ColumnAggregation
 from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating_columns import with_keys
 from statestore.dsl.processors.column_changes import ColumnChanges
