@@ -66,15 +66,17 @@ PARTS: Final = (
             "changes_applied_to_a_version_make_the_later_one",
         ),
     ),
-    Part("Keys and values read as what serdes say", _of("test_data_source_encodings")),
+    Part("Keys and values read as what serdes say", more=_of("test_data_source_encodings")),
     Part(
         "Filters pushed down to it",
         more=_of("test_data_source", "filters_are_pushed_down_where_that_is_asked_for"),
     ),
     Part(
         "A state made of rows",
-        _of("test_data_source_writes"),
-        _of("test_data_source", "a_query_goes_on_from_rows_as_if_it_had_never_stopped"),
+        more=(
+            *_of("test_data_source_writes"),
+            *_of("test_data_source", "a_query_goes_on_from_rows_as_if_it_had_never_stopped"),
+        ),
     ),
     Part("Settings of a query alone", _of("test_query_settings")),
     Part("Every kind of store", more=_of("test_every_store", "every_kind_of_store_holds_what_it_should")),
