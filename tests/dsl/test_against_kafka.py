@@ -25,7 +25,7 @@ from tests.support.twins.dsl_driver import (
 from tests.support.twins.fixed_dsl import DIFFERING, FIXED, LAST_MS, WRONG, WRONG_HERE
 from tests.support.twins.random_dsl import draw_dsl_scenario
 
-COUNT = int(os.environ.get("STATESTORE_SCENARIOS", "50"))
+COUNT = int(os.environ.get("STATESTORE_SCENARIOS", "30"))
 FIRST = int(os.environ.get("STATESTORE_SEED", "0")) * COUNT
 SEEDS = range(FIRST, FIRST + COUNT)
 

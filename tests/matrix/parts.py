@@ -50,7 +50,7 @@ PARTS: Final = (
     Part("Exactly once", more=_of("test_exactly_once", "a_retried_task_after_its_delta_was_written")),
     Part(
         "Exactly once to Kafka: `KafkaTransactions`",
-        more=(*_of("test_kafka_sink_rows"), *_of("test_kafka_sink", "workers_and_executors_are_killed")),
+        more=(*_of("test_kafka_sink_rows"), *_of("test_kafka_sink", "the_driver_is_killed_with_all_executors")),
     ),
     Part(
         "Any DataFrame in, columns out: `to_records`, `from_records`",

@@ -93,6 +93,7 @@ def kill_the_driver(shared: SharedApplication, job: OrderJob, step: str, when: s
     return was_struck
 
 
+@ONE_OF_ALL_KILLS
 def test_workers_and_executors_are_killed(application: Application, job: OrderJob) -> None:
     kills = [("kill worker", "produce", "after"), ("kill", "commit", "after")]
     assert kill_in_turn(application, job, kills) == [1, 2]

@@ -14,7 +14,7 @@ from tests.support.clusters.clusters import ONE_OF_ALL_KILLS, Application
 from tests.support.clusters.faults import DELTA, PROCESS, SNAPSHOT_FILE, SNAPSHOT_MANIFEST
 from tests.support.clusters.jobs import OrderJob, expected_contents
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, ONE_OF_ALL_KILLS]
 
 ORDERS = seeded_orders(150)
 BATCHES = [ORDERS[start : start + 30] for start in range(0, 150, 30)]
@@ -40,7 +40,6 @@ def test_an_executor_is_killed_during_processing_and_shards_move(application: Ap
     assert moved, "each shard was all the time on one executor"
 
 
-@ONE_OF_ALL_KILLS
 @pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_an_executor_is_killed_during_the_delta_write(application: Application, job: OrderJob) -> None:
     job.add(BATCHES[:4])
@@ -60,7 +59,6 @@ def test_an_executor_is_killed_during_the_delta_write(application: Application, 
     assert result.deltas <= there
 
 
-@ONE_OF_ALL_KILLS
 @pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_an_executor_is_killed_during_a_snapshot(application: Application, job: OrderJob) -> None:
     job.recovery = {"snapshot_every_deltas": 1, "snapshot_budget_ms": 2_000}

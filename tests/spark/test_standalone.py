@@ -105,6 +105,7 @@ def test_a_stopped_worker_comes_back_as_a_zombie(
     assert written["name"] in job.durable_files("deltas") - result.deltas, "what the zombie wrote counts"
 
 
+@ONE_OF_ALL_KILLS
 @pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_the_driver_is_killed_in_the_middle_of_a_batch_and_restarted(
     cluster: StandaloneCluster, shared: SharedApplication, job: OrderJob

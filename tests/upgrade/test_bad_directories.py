@@ -213,8 +213,10 @@ def test_a_local_copy_that_is_not_what_it_was_closed_as(tmp_path: Path, tools: T
 
 
 def test_a_location_whose_metadata_is_damaged(tmp_path: Path, tools: Tools) -> None:
-    (tmp_path / METADATA_NAME).write_bytes(b"{")
-    assert all_end_with(5, run_all(tools, tmp_path), METADATA_NAME, "is not readable state metadata")
+    location = tmp_path / "state"  # all that is beside it is looked at, too
+    location.mkdir()
+    (location / METADATA_NAME).write_bytes(b"{")
+    assert all_end_with(5, run_all(tools, location), METADATA_NAME, "is not readable state metadata")
 
 
 def test_plain_and_timestamped_data_is_no_upgrade_to_headers(tmp_path: Path, tools: Tools) -> None:
