@@ -42,6 +42,7 @@ class Application(Interceptor):
 
     @classmethod
     def _configured(cls, *_: Any, **arguments: Any) -> Self:
+        """Make one of its properties; overridden where an argument is not what its property is, to name that one."""
         return cls(**arguments)
 
     def init(self, context: InterceptorContext) -> None:

@@ -71,7 +71,11 @@ class ShardedState:
     """Whether a shard of which nothing is recorded starts from its initial pointer."""
 
     def pointer(self, shard: int, recorded: str | None) -> CommitPointer:
-        """Return the pointer `recorded`, None: where it starts. Raises CommitPointerError, LocationMismatchError."""
+        """Return the commit pointer that Spark's state has recorded for `shard`; None is where it starts from.
+
+        Raises CommitPointerError, LocationMismatchError if it points at the state of another location, and
+        DurableFileMissingError or DurableFileCorruptedError if there should be an initial pointer.
+        """
         if recorded is None:
             if self.initial_state:
                 return initial_pointer(self.location, self.state_id, shard)

@@ -42,8 +42,15 @@ class BytesStoreSupplier:
 
     def spec(self, store_format: StoreFormat) -> StoreSpec:
         """Return what is recorded of the store with values in this format."""
-        times_ms = self.retention_ms, self.segment_interval_ms, self.window_size_ms
-        return StoreSpec(self.name, self.kind, store_format, *times_ms, self.retain_duplicates)
+        return StoreSpec(
+            self.name,
+            self.kind,
+            store_format,
+            self.retention_ms,
+            self.segment_interval_ms,
+            self.window_size_ms,
+            self.retain_duplicates,
+        )
 
 
 class KeyValueBytesStoreSupplier(BytesStoreSupplier):

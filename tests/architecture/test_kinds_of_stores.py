@@ -12,7 +12,6 @@ from tests.support.sources import library_sources
 MAY_COMPARE = {
     "statestore/stores/builder.py": "what layers a typed store may have",
     "statestore/stores/supplier.py": "Kafka's segment intervals",
-    "statestore/bytestore/kinds/store_types.py": "which kinds and formats there are together",
     "statestore/recovery/making/placement.py": "how the library makes the stores of expiry times",
 }
 """Where it is asked what a store is, not what its keys look like."""
@@ -28,9 +27,15 @@ def trees() -> Iterator[tuple[str, ast.AST]]:
 
 def comparisons(tree: ast.AST) -> list[int]:
     """Return the lines in which a member of StoreKind is compared, is matched, or is listed with others for that."""
-    telling = ast.Compare | ast.Tuple | ast.List | ast.Set | ast.MatchValue
-    nodes = [node for node in ast.walk(tree) if isinstance(node, telling)]
-    return [node.lineno for node in nodes if any(is_kind(child) for child in ast.iter_child_nodes(node))]
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare | ast.MatchValue):
+            is_telling = any(map(is_kind, ast.walk(node)))
+        else:  # a kind beside other things is a row of a table
+            is_telling = isinstance(node, ast.Tuple | ast.List | ast.Set) and node.elts and all(map(is_kind, node.elts))
+        if is_telling:
+            found.append(node.lineno)
+    return found
 
 
 def tables(tree: ast.AST) -> list[tuple[int, set[str]]]:

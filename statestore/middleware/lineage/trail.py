@@ -169,8 +169,9 @@ class PaperTrail(Application):
         """Return what is written of an entry; those of a batch are equal, but for their topics."""
         if (found := self._written.get((topic, when_ms, is_read))) is None:
             name = socket.gethostname() if self._by_whom is None else self._by_whom
-            place = (None, None, when_ms, self._read_from_cluster, topic)
-            entry = Entry(name, *place) if is_read else Entry(name, self._produced_into_cluster, topic, when_ms)
+            entry = Entry(name, self._produced_into_cluster, topic, when_ms)
+            if is_read:
+                entry = Entry(name, None, None, when_ms, self._read_from_cluster, topic)
             if len(self._written) >= _MAX_WRITTEN:
                 self._written.clear()
             found = self._written[topic, when_ms, is_read] = _encode_entry(entry)

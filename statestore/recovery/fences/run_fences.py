@@ -123,9 +123,16 @@ class RunFences:
         if went_back:
             text = "%s: shard %d goes back to version %d, as accept_older_checkpoint says; what others have is given up"
             _LOG.warning(text, self.location, pointer.shard, pointer.version)
-        host, now_ms = socket.gethostname(), time.time_ns() // 1_000_000
-        recorded = (self.retained_versions, pointer.head, went_back)
-        fence = Fence(epoch, self.run, pointer.version, host, now_ms, *recorded)
+        fence = Fence(
+            epoch,
+            self.run,
+            pointer.version,
+            socket.gethostname(),
+            time.time_ns() // 1_000_000,
+            self.retained_versions,
+            pointer.head,
+            went_back,
+        )
         write_fence(self.location, pointer.shard, fence)
         return epoch
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -135,18 +134,28 @@ class _Processed(NamedTuple):
     token: Token[Context] | None
 
 
-@dataclass
 class BatchTraces:
     """Makes the spans, of which one may be open: that of the record that is processed."""
 
-    _tracer: ProcessTracer
-    _propagation: trace_headers.Propagation
-    _context: InterceptorContext | None
-    _consumer_group: str | None
-    _shows_keys: bool
-    _is_current: bool
-    _has_spans: bool = False
+    _has_spans = False
     _processed: _Processed | None = None
+
+    def __init__(
+        self,
+        tracer: ProcessTracer,
+        propagation: trace_headers.Propagation,
+        context: InterceptorContext | None,
+        consumer_group: str | None,
+        *,
+        shows_keys: bool,
+        is_current: bool,
+    ) -> None:
+        self._tracer = tracer
+        self._propagation = propagation
+        self._context = context
+        self._consumer_group = consumer_group
+        self._shows_keys = shows_keys
+        self._is_current = is_current
 
     def ingest(self, record: IngestedRecord) -> None:
         """Make the span of a record that was read; its headers are changed in place."""

@@ -152,9 +152,14 @@ class Tracing(Application):
         if not self._is_ready:
             self._is_ready = True
             if (tracer := process_tracer(self._identity, self._tracer_provider)) is not None:
-                shown = self._consumer_group, self._shows_keys
-                propagation = Propagation(self._propagator)
-                self._batch = BatchTraces(tracer, propagation, self._context, *shown, self._is_current)
+                self._batch = BatchTraces(
+                    tracer,
+                    Propagation(self._propagator),
+                    self._context,
+                    self._consumer_group,
+                    shows_keys=self._shows_keys,
+                    is_current=self._is_current,
+                )
         return self._batch
 
 
