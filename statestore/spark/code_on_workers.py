@@ -115,10 +115,7 @@ def _refuse(missing: Iterable[str], modules: Mapping[str, str]) -> None:
 
 
 def own_modules(pickled: Iterable[tuple[str, bytes]], is_there: Callable[[str], bool] | None = None) -> dict[str, str]:
-    """Return the top modules that pickled parts import, each with one such part; but those that are there anyway.
-
-    Without `is_there`, which says so of a module, they are Python's and installed ones.
-    """
+    """Return the top modules that pickled parts import, each with one such part, but those that `is_there` knows."""
     is_there = is_there or _is_installed
     found: dict[str, str] = {}
     for part, data in pickled:

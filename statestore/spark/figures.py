@@ -213,10 +213,7 @@ class BatchFigures(CallFigures):
 
 
 def observe_figures(output: DataFrame, state_id: str, state_location: str) -> DataFrame:
-    """Return what the shard calls put out, with the figures in it observed; a checkpoint knows nothing of that.
-
-    Raises LocationSharedError if the records come from another operator of the same state.
-    """
+    """Observe the figures in what shard calls put out. Raises LocationSharedError for two operators of one state."""
     try:
         return output.observe(
             METRICS_PREFIX + state_id,

@@ -99,10 +99,7 @@ class StateStoreListener(StreamingQueryListener):
 
 
 def troubles_of(figures: BatchFigures, *, restored_again: int) -> list[str]:
-    """Return what somebody should look at.
-
-    `restored_again` is how many shards were restored that the run had called before: its first call may restore one.
-    """
+    """Return what to look at; `restored_again` counts shards restored after the run's first call of them."""
     troubles = []
     if restored_again:
         troubles.append("restored while running: an executor was lost, or shards have moved to another one")

@@ -62,10 +62,7 @@ def session_properties(spark: SparkSession) -> dict[str, str]:
 
 
 def session_header_converter(spark: SparkSession | None) -> HeaderConverter | None:
-    """Return what headers are read with where nothing nearer says it: `spark.statestore.header.converter` and below.
-
-    None if the session does not say. Raises ConfigException.
-    """
+    """Return what `spark.statestore.header.converter` and below say; None if nothing. Raises ConfigException."""
     known = {} if spark is None else spark.conf.getAll
     properties = Properties(known).below(_OWN_PREFIX)
     is_said = any(name.startswith(HEADER_CONVERTER) for name in properties)
@@ -73,12 +70,7 @@ def session_header_converter(spark: SparkSession | None) -> HeaderConverter | No
 
 
 def carry(rows: DataFrame, settings: Mapping[str, str], location: str) -> DataFrame:
-    """Return `rows`, such that each query of them runs with these settings, unless the session has others by then.
-
-    When it starts, `location`, of a state, is compared with its checkpoint and its sink. Under Connect neither is
-    so: the session itself is set, now.
-    Of several numbers of partitions in one query, the largest holds.
-    """
+    """Return `rows`, such that queries of them run with these settings, the largest number of partitions for all."""
     spark = rows.sparkSession
     if is_connect(spark):
         _set_in_session(spark, settings)
@@ -98,10 +90,7 @@ def _set_in_session(spark: SparkSession, settings: Mapping[str, str]) -> None:
 
 
 def check_partitions(planned: int | None) -> None:
-    """In a task of a query's first batch, raise StatePartitionsError if Spark's default holds instead of `planned`.
-
-    None is a number that was not planned here: it is the session's.
-    """
+    """In a task of a first batch, raise StatePartitionsError if Spark's default holds instead of what was `planned`."""
     context = TaskContext.get()
     if planned is None or context is None or context.getLocalProperty(BATCH_ID) != "0":
         return

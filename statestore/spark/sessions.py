@@ -68,10 +68,7 @@ def choose_python(spark: SparkSession) -> None:
 
 
 def location_in(spark: SparkSession, location: str | Path | DurableLocation) -> DurableLocation:
-    """Return a state's location as whoever runs the session's tasks is to open it.
-
-    Raises ValueError for a relative path under Connect: it would be made absolute here, and opened there.
-    """
+    """Return a state's location as the session's tasks open it. Raises ValueError for a relative path under Connect."""
     if is_connect(spark) and not isinstance(location, DurableLocation):
         text = os.fspath(location)
         if text and not urlsplit(text).scheme and not text.startswith("/"):

@@ -29,10 +29,7 @@ _SINK_LOG: Final = "_spark_metadata"
 
 
 def refusal_at_start(run: Any, hadoop: Any, locations: Iterable[str]) -> LocationError | None:
-    """Return why a run of the JVM, whose operators have these locations, must not go on; None if it may.
-
-    `hadoop` is a function that returns Hadoop's path of a text and the filesystem that has it.
-    """
+    """Return why a run of the JVM, whose operators have these locations, must not go on; None if it may."""
     checkpoint = str(run.resolvedCheckpointRoot())
     for location in locations:
         relation = "" if _is_made_up(run, checkpoint) else relation_of(location, checkpoint)
@@ -45,10 +42,7 @@ def refusal_at_start(run: Any, hadoop: Any, locations: Iterable[str]) -> Locatio
 
 
 def _is_made_up(run: Any, checkpoint: str) -> bool:
-    """Return whether Spark has chosen the checkpoint's name by chance: without an option it does.
-
-    It is below the directory for checkpoints that the session has, if it has one, or temporary.
-    """
+    """Return whether Spark made the checkpoint's name up: temporary, or below the session's directory for them."""
     found = _MADE_UP.fullmatch(checkpoint)
     if found is None or found[2]:
         return found is not None

@@ -37,10 +37,7 @@ class SourceOffsets(NamedTuple):
 def read_source_offsets(
     spark: SparkSession, checkpoint_location: str | Path, batch_id: int | None = None
 ) -> SourceOffsets:
-    """Return where the sources of a query stood after a batch, the last committed one if `batch_id` is None.
-
-    Raises RecoveryError if that can't be read from its checkpoint.
-    """
+    """Return where a query's sources stood after a batch, None is the last committed one. Raises RecoveryError."""
     checkpoint = str(checkpoint_location).rstrip("/")
     committed = _log(spark, f"{checkpoint}/commits")
     planned = _log(spark, f"{checkpoint}/offsets")

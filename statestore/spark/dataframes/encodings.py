@@ -78,10 +78,7 @@ def encoding_name(encoding: str | Serde[Any]) -> str:
 
 
 def encoding_for(spark_type: DataType, encoding: str | Serde[Any] | None) -> str:
-    """Return the name of what a column of this type is written with; None is what suits the type.
-
-    Raises ValueError for what would lose something, and for a type that has several readings and no serde.
-    """
+    """Return what a column of this type is written with. Raises ValueError for a loss, and if no type suits."""
     words = spark_type.simpleString()
     if encoding is None:
         found = _DEFAULTS.get(type(spark_type))
@@ -100,10 +97,7 @@ def encode(column: Column, name: str) -> Column:
 
 
 def decode(data: Column, name: str, spark_type: DataType | None = None) -> Column:
-    """Return what bytes are to a serde: null for null, and for what the serde did not write.
-
-    `spark_type` is what JSON is read as; with None it is its text.
-    """
+    """Return what bytes, JSON as `spark_type`, are to a serde: null for null, and for what the serde did not write."""
     if name == "json" and spark_type is not None:
         return _from_json(_text(data), spark_type)
     return _READERS[name](data)

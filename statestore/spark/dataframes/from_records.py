@@ -101,10 +101,7 @@ def columns_of(
     key_fields: bool,
     computed: Mapping[str, Column],
 ) -> DataFrame:
-    """Return what `from_records` returns, with columns behind the key that are computed of the records' own.
-
-    `key_fields` makes columns of the fields of a key that is an object.
-    """
+    """Return what `from_records` does, with `computed` behind the key; `key_fields` makes columns of an object."""
     check_choice("on_error", on_error, ON_ERROR)
     reading = _Reading(records)
     made: list[_Read] = []

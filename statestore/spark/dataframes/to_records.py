@@ -120,10 +120,7 @@ def check_record_options(options: Mapping[str, object]) -> None:
 
 
 def encoding_of(df: DataFrame, role: str, asked: Columns, encoding: Encoding | None = None) -> tuple[str, DataType]:
-    """Return the name of what `to_records` writes a key or value of these columns with, and their type.
-
-    Several columns have that of a struct. Raises RecordColumnsError if there are no such columns, or no serde for them.
-    """
+    """Return what `to_records` writes a key or value of these columns with, and its type, of several a struct."""
     found = _Found(df)
     _, spark_type = found._one_of(role, asked)
     try:

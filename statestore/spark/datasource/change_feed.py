@@ -51,10 +51,7 @@ class ShardChanges(NamedTuple):
 def shard_changes(
     location: DurableLocation, older: CommitPointer, newer: CommitPointer, batch_ids: range
 ) -> ShardChanges:
-    """Return what the batches `batch_ids` changed, which lie between two pointers of a shard.
-
-    Raises ChangesUnavailableError unless all of it is there, from one to the other.
-    """
+    """Return what `batch_ids` changed between two pointers. Raises ChangesUnavailableError if any is not there."""
     shard, behind = newer.shard, older.version - newer.base_version
     if behind < 0:
         raise ChangesUnavailableError(

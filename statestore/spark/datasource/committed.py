@@ -43,10 +43,7 @@ def asked_store(metadata: StateMetadata, store: str | None) -> StoreSpec:
 def asked_pointers(
     location: DurableLocation, metadata: StateMetadata, options: ReadOptions, driver: Driver, dataframe: str
 ) -> list[CommitPointer]:
-    """Return the commit pointer of each shard; without a batch, of the last one when `dataframe` was first planned.
-
-    Raises DataSourceOptionError, RecoveryError, StatePointersError.
-    """
+    """Return each shard's commit pointer; without a batch, of the last one when `dataframe` was first planned."""
     if options.pointers is not None:
         return _given(location, metadata, options.pointers, options)
     if options.checkpoint is not None:
@@ -67,10 +64,7 @@ def asked_pointers(
 def asked_changes(
     location: DurableLocation, metadata: StateMetadata, options: ReadOptions, driver: Driver, dataframe: str
 ) -> list[ShardChanges]:
-    """Return the changes of each shard that options of a change feed ask for.
-
-    Raises DataSourceOptionError, RecoveryError, StatePointersError.
-    """
+    """Return the changes of each shard that options of a change feed ask for."""
     start, end = options.change_start_batch_id, options.change_end_batch_id
     assert start is not None  # that was checked with the options, as what is there without a checkpoint
     if options.checkpoint is None:
@@ -108,11 +102,7 @@ def _pointers_at(
 def shards_of_keys(
     metadata: StateMetadata, spec: StoreSpec, keys: Iterable[bytes], *, trust_keys: bool
 ) -> set[int] | None:
-    """Return the only shards where a store's entries with these keys can stand; None if that is not known.
-
-    It is known of stores whose keys the library makes, and says what they are made of. `trust_keys` says that those of
-    any other are the keys of the records they were made from.
-    """
+    """Return the only shards where entries with these keys can stand; None if it is not known what keys are made of."""
     if metadata.shard_by != "key" or spec.name in metadata.global_stores:
         return None
     recorded = {store for node in metadata.topology for store in node.get(ENTRY_KEYS, {})}

@@ -34,10 +34,7 @@ class PlacedRow(NamedTuple):
 
 
 def fill_shards(made: NewState, batches: Iterable[pa.RecordBatch]) -> list[FilledShard]:
-    """Write rows of the shape PLACED; return what was written of each shard, once it reads back.
-
-    Raises StateRowError, StateCheckError, LocationNotWritableError, and DataSourceOptionError without a work_dir.
-    """
+    """Write rows of the shape PLACED; return what was written of each shard, once it reads back."""
     require_work_dir(made.work_dir)
     filling = made.filling()
     stores = {spec.name: spec for spec in made.metadata.stores}

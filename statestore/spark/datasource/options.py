@@ -166,10 +166,7 @@ class WriteOptions:
 
 
 def pointers_of(text_or_file: str) -> list[CommitPointer]:
-    """Return the commit pointers in a text, one a line, or in the file of that name on the driver's machine.
-
-    Raises DataSourceOptionError if there is no such file, and CommitPointerError.
-    """
+    """Return the commit pointers in a text, or in the file of that name where the driver is."""
     text = text_or_file
     if not text.lstrip().startswith("{"):
         try:

@@ -30,11 +30,7 @@ from statestore.stores.builder import live_at
 def entry_columns(
     spec: StoreSpec, store: ByteStore, row_filter: RowFilter, *, with_headers: bool
 ) -> Iterator[dict[str, pa.Array]]:
-    """Yield the entries that are asked for, as the columns of ENTRY_FIELDS, in the order of the store's bytes.
-
-    Without headers, these are neither decoded nor there. Raises FormatError for bytes that are not of the store's kind
-    and format.
-    """
+    """Yield the entries that are asked for, as columns in the order of the store's bytes. Raises FormatError."""
     layout = layout_of(spec)
     for chunk in chunks(bounded_pairs(layout, store, row_filter.bounds())):
         columns = _kept(row_filter, layout.entry_columns(chunk))
@@ -47,10 +43,7 @@ def entry_columns(
 def asked_columns(
     entries: Iterable[dict[str, pa.Array]], row_filter: RowFilter, *, with_headers: bool
 ) -> Iterator[dict[str, pa.Array]]:
-    """Yield of entries, as columns with header bytes, those that are asked for, with headers as ENTRY_FIELDS has them.
-
-    Without headers, these are neither decoded nor there. Raises FormatError.
-    """
+    """Yield of entries with header bytes those that are asked for, with headers decoded or none. Raises FormatError."""
     for each in entries:
         columns = _kept(row_filter, each)
         header_bytes = columns.pop("headers")

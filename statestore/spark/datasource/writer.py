@@ -126,10 +126,7 @@ def claim_state(made: NewState) -> None:
 
 
 def complete_state(made: NewState, pickled: list[bytes]) -> dict[str, int]:
-    """Make it a state of what tasks say that they have filled; return how many entries each store has.
-
-    A task that is tried again may find that it is one. A client of Spark Connect only hands on what tasks say.
-    """
+    """Make it a state of what tasks say they filled, unless it is one by now; return each store's count of entries."""
     filled = [shard for each in pickled for shard in pickle.loads(each)]
     found = read_metadata(made.location)
     if found is None or found.state_id != made.metadata.state_id:
@@ -165,10 +162,7 @@ class StateWriter(DataSourceArrowWriter):
 
     @classmethod
     def begin(cls, options: Mapping[str, str], schema: StructType, overwrite: bool) -> StateWriter:
-        """Return the writer of a new state, whose location is taken.
-
-        Raises DataSourceOptionError, InputSchemaError, TargetNotEmptyError, LocationNotWritableError.
-        """
+        """Return the writer of a new state, whose location is taken. Raises as `NewState.claim`, and for options."""
         if overwrite:
             raise DataSourceOptionError("mode", "can't be overwrite: a state is made in an empty location, by append")
         asked = WriteOptions.of(options)

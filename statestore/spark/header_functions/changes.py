@@ -77,10 +77,7 @@ def retain_latest(headers: Column | str, key: str | None = None) -> Column:
 
 
 def printed(value: Any) -> Column:
-    """Return a value as the bytes of a header.
-
-    How depends on its type, which Spark knows: only that branch is left in its plan.
-    """
+    """Return a value as the bytes of a header. How depends on its type: only that branch is left in Spark's plan."""
     if value is None:
         return F.lit(None).cast("binary")
     column = value if isinstance(value, Column) else F.lit(_in_utc(value))

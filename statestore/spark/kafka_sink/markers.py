@@ -80,11 +80,7 @@ class Marker(_MarkerValue):
         return cls(batch, partitions, records, digest)
 
     def covers(self, query: str, batch_id: int, partitions: int, digest: str) -> bool:
-        """Return whether the batch is written, as far as can be told without its records.
-
-        `digest` is of its plan, empty if that is not known. Raises SinkAheadError and BatchChangedError if that can't
-        be.
-        """
+        """Return whether a batch is written, `digest` empty if not known. Raises SinkAheadError, BatchChangedError."""
         if self.batch < batch_id:
             return False
         if self.batch > batch_id or (self.is_of_plan and digest and self.digest != digest):
@@ -178,10 +174,7 @@ class MarkerTopic:
 
     @classmethod
     def of(cls, cluster: KafkaCluster, name: str, partitions: int) -> MarkerTopic:
-        """Return the topic, which is made with so many partitions if there is none.
-
-        Raises MarkerTopicError if markers would be deleted there, KafkaRefusedError, KafkaTimeoutError.
-        """
+        """Return the topic, made if there is none. Raises MarkerTopicError if markers would be deleted there."""
         found = cluster.partitions(name)
         if found is None:
             cluster.create_topic(name, partitions, _COMPACT)
@@ -197,11 +190,7 @@ class MarkerTopic:
         return key.partition % self.partitions
 
     def read(self, query: str, writer: str, into: WriterMarkers, *, committed: bool = True) -> None:
-        """Add what the topic holds of a writer after what is in `into`.
-
-        Waits until each transaction has ended that had written to the topic when this was called; if not `committed`,
-        it takes in what is open or was aborted.
-        """
+        """Add what the topic holds of a writer after `into`; unless `committed`, also what is open or was aborted."""
         starts = {partition: into.read_to.get(partition, 0) for partition in range(self.partitions)}
         ends = self._ends(starts)
         for record, key in self._records(starts, ends, committed=committed):
@@ -218,10 +207,7 @@ class MarkerTopic:
         into.read_to = ends
 
     def last_after(self, key: MarkerKey, offset: int) -> tuple[Marker | None, RunMarker | None]:
-        """Return the last marker of a key from an offset on, and that of a run of its writer; None if there is none.
-
-        Waits until each transaction has ended that had written to the log when this was called.
-        """
+        """Return the last markers of a key and of its writer's runs from an offset on, once transactions have ended."""
         partition = self.partition_of(key)
         starts = {partition: offset}
         marker, run = None, None

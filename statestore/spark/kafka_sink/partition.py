@@ -76,10 +76,7 @@ class BatchPlan:
         return any(marker.batch == self.batch_id for marker in self.markers.values())
 
     def written(self, partition: int) -> Marker | None:
-        """Return the marker of a partition that is there, None if it is to be written.
-
-        Raises TransactionFencedError if another run may write by now, SinkAheadError, BatchChangedError.
-        """
+        """Return the marker of a partition that is there, else None. Raises TransactionFencedError for a later run."""
         key = self.writer.key(partition)
         known_to = self.read_to.get(partition, self.log_read_to[self.writer.topic.partition_of(key)])
         found, run = self.writer.topic.last_after(key, known_to)
@@ -119,10 +116,7 @@ class PartitionWritten(NamedTuple):
 
 @dataclass
 class PartitionRows:
-    """How many rows a partition has, and a digest of them that does not depend on their order.
-
-    Spark may fetch what comes over a shuffle in any order.
-    """
+    """How many rows a partition has, and a digest of them in any order: Spark may fetch them so over a shuffle."""
 
     records: int = 0
     _sum: int = field(default=0, repr=False)
@@ -152,12 +146,7 @@ def _bytes_of(value: Any) -> bytes:
 
 
 def write_partition(plan: BatchPlan, partition: int, parts: Iterator[pa.RecordBatch | None]) -> PartitionWritten:
-    """Write the rows of a partition, unless its marker says that they are there; `None` in `parts` is their end.
-
-    All rows are taken in any case: what is above commits its state when the last one is taken. Raises InputCutOffError
-    if there is no end, InputError and other KafkaSinkErrors; nothing counts then, unless
-    KafkaTimeoutError says otherwise.
-    """
+    """Write a partition, unless its marker is there; take all rows in any case: what is above commits with the last."""
     rows, whole, marker, transaction, offset = PartitionRows(), False, None, None, -1
     try:
         for part in parts:
@@ -194,10 +183,7 @@ def write_partition(plan: BatchPlan, partition: int, parts: Iterator[pa.RecordBa
 
 
 def look_at_partition(plan: BatchPlan, partition: int, parts: Iterator[pa.RecordBatch | None]) -> PartitionWritten:
-    """Take the rows of a partition, and raise BatchChangedError if its marker, as the driver knows it, says others.
-
-    Raises InputCutOffError as well.
-    """
+    """Take the rows of a partition. Raises BatchChangedError if its marker says others, and InputCutOffError."""
     rows, marker = PartitionRows(), plan.covered(plan.markers.get(partition))
     for part in parts:
         if part is None:

@@ -34,12 +34,7 @@ class WriterRun:
         self._begin(partitions)
 
     def plan(self, batch_id: int, partitions: int, planned: Callable[[int], str | None]) -> BatchPlan:
-        """Return what tasks need to know of a batch.
-
-        `planned` returns the digest of what Spark has planned as a batch, None if that is not known. Raises
-        SinkAheadError and BatchChangedError if what is in Kafka is not of this batch or of those before it, and
-        TransactionFencedError if a later run has begun, as far as that is to be seen here.
-        """
+        """Return what tasks need to know of a batch. Raises what `Marker.covers` does, and TransactionFencedError."""
         if partitions > self._found.most_partitions:
             self._grow(partitions)
         plan = BatchPlan(
@@ -60,10 +55,7 @@ class WriterRun:
         return plan
 
     def _check_earlier(self, batch_id: int, planned: Callable[[int], str | None]) -> None:
-        """Raise SinkAheadError if a batch before this one was written by another plan than that in the checkpoint.
-
-        Of two copies of a checkpoint both could go on otherwise, one behind a batch in which it had no output.
-        """
+        """Raise SinkAheadError if another plan wrote an earlier batch, as one of another copy of the checkpoint."""
         there = {marker for marker in self._found.markers.values() if marker.is_of_plan and marker.batch < batch_id}
         for batch, digest in {(marker.batch, marker.digest) for marker in there}:
             if planned(batch) not in (None, digest):

@@ -56,10 +56,7 @@ class Transaction:
                 self._add(rows.slice(start, _ROWS_AT_ONCE))
 
     def commit(self, key: bytes, value: bytes, partitions: Sequence[int]) -> dict[int, int]:
-        """Write a record to these partitions of the topic of markers, and commit.
-
-        Returns by partition before which offset no later one of the key can be.
-        """
+        """Write a marker to these partitions, and commit; return of each before which offset no later one can be."""
         with self._errors("committing"):
             for partition in partitions:
                 self._send(self._topic.name, value, key, partition=partition)

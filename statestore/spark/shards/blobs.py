@@ -180,10 +180,7 @@ class OutputBlobs:
 
 
 class BlobSpool:
-    """Holds the blobs of one shard and batch: in memory up to a limit, the rest in one file in `space`.
-
-    The file is read through mmap, so that the operating system keeps of it what fits; `name` is what it is of.
-    """
+    """Holds blobs in memory up to a limit, the rest in a file, read through mmap: the system keeps of it what fits."""
 
     def __init__(self, space: SpillSpace, name: str, memory_limit_bytes: int) -> None:
         self._space = space

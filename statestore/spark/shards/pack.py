@@ -141,10 +141,7 @@ def _row(route: int, blob: bytes) -> pa.RecordBatch:
 
 
 def source_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return Spark's rows of Kafka's source in SOURCE_COLUMNS.
-
-    Raises InputSchemaError for a null position, InputHeadersError, InvalidTimestampError.
-    """
+    """Return Spark's rows of Kafka's source in SOURCE_COLUMNS. Raises errors of the first that can't be a record."""
     columns = {name: batch.column(name) for name in INPUT_COLUMNS}
     for name in POSITION:
         if columns[name].null_count:

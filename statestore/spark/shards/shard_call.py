@@ -74,16 +74,7 @@ class ShardCall:
     def run(
         self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str, now_ms: int
     ) -> Generator[bytes, None, ShardResult]:
-        """Process a batch's blobs of one shard, which may be none; yield output blobs, and return what to record.
-
-        `recorded` is the pointer that Spark's state holds, None at the first batch of the shard. `now_ms` is the time
-        of the batch, in milliseconds since the epoch, the same for each of its attempts.
-
-        Raises before anything is read what `check_start` raises, StatePartitionsError, LocationInUseError if another
-        query has the location, and what `ShardedState.pointer` raises; then what `ShardedState.open`, `Task.process`
-        and `ShardBatch.commit` raise, and TopologyError if a processor schedules punctuation that the query was not
-        started for. Nothing counts then.
-        """
+        """Process a batch's blobs of one shard, `recorded` None at its first; yield output, return what to record."""
         check_start()
         check_partitions(self.planned_partitions)
         shard = self.routing.index(route)
