@@ -21,10 +21,12 @@ import secrets
 import shutil
 import tempfile
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
 from statestore.errors import DataSourceOptionError, RecoveryError, StateStoreError
 
@@ -41,20 +43,28 @@ ReadLastBatch = Callable[[str], int]
 """From a checkpoint to its last committed batch. Raises RecoveryError."""
 
 
-class DriverAddress(NamedTuple):
-    """Where it stands how to ask the driver."""
-
-    path: str
-    """A file of JSON, with the address of the socket, and in hex what shows that one may ask."""
+class Driver(ABC):
+    """Who can read a checkpoint."""
 
     def pointers(self, checkpoint: str, batch_id: int) -> list[str]:
-        """Return the commit pointers of a batch. Raises RecoveryError."""
+        """Return the commit pointers of a batch. Raises RecoveryError, DataSourceOptionError."""
         answer = self._ask({"checkpoint": checkpoint, "batch_id": batch_id})
         return [str(pointer) for pointer in answer["pointers"]]
 
     def last_batch_id(self, checkpoint: str, dataframe: str) -> int:
-        """Return the last committed batch of a checkpoint, of a DataFrame always the same. Raises RecoveryError."""
+        """Return the last committed batch, of a DataFrame always the same. Raises as `pointers`."""
         return int(self._ask({"checkpoint": checkpoint, "dataframe": dataframe})["batch_id"])
+
+    @abstractmethod
+    def _ask(self, question: dict[str, Any]) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class DriverAddress(Driver):
+    """Where it stands how to ask the driver."""
+
+    path: str
+    """A file of JSON, with the address of the socket, and in hex what shows that one may ask."""
 
     def answers(self) -> bool:
         """Return whether there is somebody at the address."""
@@ -75,35 +85,26 @@ class DriverAddress(NamedTuple):
                 connection.send_bytes(json.dumps(question).encode())
                 answer: dict[str, Any] = json.loads(connection.recv_bytes())
         except (OSError, EOFError, AuthenticationError) as cause:
-            where = str(question.get("checkpoint", "headerstate"))
-            raise RecoveryError(
-                where,
-                f"the driver does not answer ({cause!r}). Call register_data_source(spark) in the session that reads",
-            ) from cause
+            problem = (
+                f"the driver does not answer ({cause!r}). Call register_data_source(spark) in the session that reads"
+            )
+            raise RecoveryError(str(question["checkpoint"]), problem) from cause
         if "problem" in answer:
             raise RecoveryError(str(answer["where"]), str(answer["problem"]))
         return answer
 
 
-class NobodyToAsk(NamedTuple):
+@dataclass(frozen=True)
+class NobodyToAsk(Driver):
     """Stands for the driver where none can be asked."""
 
     why: str
     """What is said of the option `checkpoint`."""
 
-    def pointers(self, checkpoint: str, batch_id: int) -> list[str]:
-        """Raise DataSourceOptionError."""
-        raise self._refusal()
-
-    def last_batch_id(self, checkpoint: str, dataframe: str) -> int:
-        """Raise DataSourceOptionError."""
-        raise self._refusal()
-
-    def _refusal(self) -> DataSourceOptionError:
-        return DataSourceOptionError("checkpoint", f"can't be read from here, as {self.why}")
+    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        raise DataSourceOptionError("checkpoint", f"can't be read from here, as {self.why}")
 
 
-Driver: TypeAlias = DriverAddress | NobodyToAsk
 UNREGISTERED: Final = NobodyToAsk(
     "the data source was not registered by register_data_source(spark). Do that, or give what "
     "committed_options(spark, CHECKPOINT) returns in a session that can read it, as options instead"

@@ -45,12 +45,12 @@ def asked_pointers(
 ) -> list[CommitPointer]:
     """Return each shard's commit pointer; without a batch, of the last one when `dataframe` was first planned."""
     if options.pointers is not None:
-        return _given(location, metadata, options.pointers, options)
+        return committed_pointers(location, metadata, pointers_of(options.pointers), complete=options.all_pointers)
     if options.checkpoint is not None:
         batch_id = options.batch_id
         if batch_id is None:
             batch_id = driver.last_batch_id(options.checkpoint, dataframe)
-        return _pointers_at(location, metadata, options.checkpoint, batch_id, driver)
+        return pointers_of_checkpoint(location, metadata, driver.pointers(options.checkpoint, batch_id))
     if metadata.topology or not metadata.initial_state:
         raise DataSourceOptionError(
             "checkpoint",
@@ -69,34 +69,30 @@ def asked_changes(
     assert start is not None  # that was checked with the options, as what is there without a checkpoint
     if options.checkpoint is None:
         assert end is not None
-        texts = (options.pointers or "", options.pointers_before or "")
-        newer, older = (_given(location, metadata, text, options) if text else [] for text in texts)
+        newer, older = (
+            committed_pointers(location, metadata, pointers_of(text), complete=options.all_pointers) if text else []
+            for text in (options.pointers, options.pointers_before)
+        )
     else:
         if end is None:
             end = driver.last_batch_id(options.checkpoint, dataframe)
             if end < start:
                 raise DataSourceOptionError("changeStartBatchId", f"is {start}, and the last batch is {end}")
-        newer = _pointers_at(location, metadata, options.checkpoint, end, driver)
-        older = _pointers_at(location, metadata, options.checkpoint, start - 1, driver) if start else []
+        recorded = driver.pointers(options.checkpoint, end)
+        before = driver.pointers(options.checkpoint, start - 1) if start else []
+        newer = pointers_of_checkpoint(location, metadata, recorded)
+        older = pointers_of_checkpoint(location, metadata, before) if start else []
     if start == 0:
         older = [where_it_began(location, metadata, shard) for shard in range(metadata.shards)]
     batch_ids = range(start, end + 1)
     return [shard_changes(location, *pair, batch_ids) for pair in zip(older, newer, strict=True)]
 
 
-def _given(
-    location: DurableLocation, metadata: StateMetadata, text_or_file: str, options: ReadOptions
+def pointers_of_checkpoint(
+    location: DurableLocation, metadata: StateMetadata, recorded: Iterable[str]
 ) -> list[CommitPointer]:
-    found = pointers_of(text_or_file)
-    return committed_pointers(location, metadata, found, complete=options.all_pointers)
-
-
-def _pointers_at(
-    location: DurableLocation, metadata: StateMetadata, checkpoint: str, batch_id: int, driver: Driver
-) -> list[CommitPointer]:
-    """Return the pointers after a batch of a checkpoint, which the driver is asked for."""
-    recorded = map(CommitPointer.from_json, driver.pointers(checkpoint, batch_id))
-    return committed_pointers(location, metadata, recorded, complete=True)
+    """Return the pointer of each shard, of all that a checkpoint has after a batch, as JSON."""
+    return committed_pointers(location, metadata, map(CommitPointer.from_json, recorded), complete=True)
 
 
 def shards_of_keys(

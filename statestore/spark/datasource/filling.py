@@ -131,13 +131,14 @@ class _Entries:
         first_live = max(0, (stream_time_ms - retention_ms) // interval_ms)
         if self._oldest_ms is not None and self._oldest_ms // interval_ms < first_live:
             assert self._layout.segment_time_column is not None  # there is an oldest one
-            raise StateRowError(
-                self._spec.name,
-                column=self._layout.segment_time_column,
-                key_digest=key_digest(self._oldest_key),
-                problem=f"stands at {self._oldest_ms}, which the store would have forgotten: its latest entry in the "
-                f"shard is of {stream_time_ms}, and it keeps what is {retention_ms} ms older. Leave out such rows",
+            problem = (
+                f"stands at {self._oldest_ms}, which the store would have forgotten: its latest entry in the shard is "
+                f"of {stream_time_ms}, and it keeps what is {retention_ms} ms older. Leave out such rows"
             )
+            raise self._wrong(self._oldest_key, self._layout.segment_time_column, problem)
+
+    def _wrong(self, key: bytes, column: str, problem: str) -> StateRowError:
+        return StateRowError(self._spec.name, column=column, key_digest=key_digest(key), problem=problem)
 
 
 class _Versions(_Entries):
@@ -164,21 +165,15 @@ class _Versions(_Entries):
         assert before.start_ms is not None  # both were checked when the rows were placed
         assert row.start_ms is not None
         if (row.key, row.start_ms) < (before.key, before.start_ms):
-            raise self._wrong(
-                row,
-                "start_ms",
-                "comes too late: versions must come in order of key and start. Use "
-                "write_initial_state(), which sees to that",
-            )
+            problem = "comes too late: versions must come in order of key and start. Use write_initial_state(), which "
+            raise self._wrong(row.key, "start_ms", f"{problem}sees to that")
         if row.key != before.key:
             yield from _end_of(before)
         elif before.end_ms is None or row.start_ms < before.end_ms:
-            raise self._wrong(row, "start_ms", f"begins at {row.start_ms}, while the version before it is still valid")
+            problem = f"begins at {row.start_ms}, while the version before it is still valid"
+            raise self._wrong(row.key, "start_ms", problem)
         elif row.start_ms > before.end_ms:
             yield from _end_of(before)
-
-    def _wrong(self, row: PlacedRow, column: str, problem: str) -> StateRowError:
-        return StateRowError(self._spec.name, column=column, key_digest=key_digest(row.key), problem=problem)
 
 
 def _end_of(row: PlacedRow) -> Iterator[LogicalWrite]:

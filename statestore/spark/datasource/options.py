@@ -24,35 +24,10 @@ T = TypeVar("T")
 MAX_POINTERS_BYTES: Final = 48 << 20
 """Of some thousand shards. Spark Connect takes messages of 128 MiB, and a change feed has pointers twice."""
 _READ: Final = (
-    "path",
-    "store",
-    "checkpoint",
-    "pointers",
-    "pointersBefore",
-    "allPointers",
-    "batchId",
-    "includeHeaders",
-    "pushFilters",
-    "trustKeys",
-    "workDir",
-    "liveAtMs",
-    "keyAs",
-    "valueAs",
-    "readChangeFeed",
-    "changeStartBatchId",
-    "changeEndBatchId",
+    "path store checkpoint pointers pointersBefore allPointers batchId includeHeaders pushFilters trustKeys workDir "
+    "liveAtMs keyAs valueAs readChangeFeed changeStartBatchId changeEndBatchId"
 )
-_WRITE: Final = (
-    "path",
-    "store",
-    "kind",
-    "shards",
-    "shardBy",
-    "retentionMs",
-    "segmentIntervalMs",
-    "windowSizeMs",
-    "workDir",
-)
+_WRITE: Final = "path store kind shards shardBy retentionMs segmentIntervalMs windowSizeMs workDir"
 
 
 @dataclass(frozen=True)
@@ -181,12 +156,13 @@ def pointers_of(text_or_file: str) -> list[CommitPointer]:
 class _Options:
     """Options by their names, whatever their case, of which none may be unknown."""
 
-    def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:
+    def __init__(self, given: Mapping[str, str], known: str) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
-        by_lower = {name.lower() for name in known}
+        names = known.split()
+        by_lower = {name.lower() for name in names}
         for name in self._given:
             if name not in by_lower:
-                raise DataSourceOptionError(name, f"is unknown here; there are {', '.join(sorted(known))}")
+                raise DataSourceOptionError(name, f"is unknown here; there are {', '.join(sorted(names))}")
 
     def text(self, name: str) -> str | None:
         return self._given.get(name.lower())

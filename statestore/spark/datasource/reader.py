@@ -16,10 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from statestore.format.serde import Serde
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.making.rescale import committed_pointers
 from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.spark.checkpoints.checkpoint_pointers import recorded_pointers
-from statestore.spark.datasource.committed import state_in
+from statestore.spark.datasource.committed import pointers_of_checkpoint, state_in
 from statestore.spark.datasource.read_as import ReadAs
 from statestore.spark.datasource.store_scan import StoreScan
 from statestore.spark.query_failure import sentence_first
@@ -89,6 +88,4 @@ def _metadata(location: DurableLocation) -> str:
 
 
 def _committed(location: DurableLocation, metadata: StateMetadata, recorded: list[str]) -> list[str]:
-    """Return the pointer of each shard as JSON."""
-    found = map(CommitPointer.from_json, recorded)
-    return [pointer.to_json() for pointer in committed_pointers(location, metadata, found, complete=True)]
+    return [pointer.to_json() for pointer in pointers_of_checkpoint(location, metadata, recorded)]

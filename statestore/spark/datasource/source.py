@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -140,11 +141,29 @@ def _restored(options: Mapping[str, str], driver: Driver, dataframe: str) -> Hea
 
 
 class ShardPartition(InputPartition):
-    """One shard, a task of its own: `value` is its commit pointer as JSON, or its ShardChanges."""
+    """One shard, a task of its own: `value` is its CommitPointer, or its ShardChanges."""
 
 
-class StoreReader(DataSourceReader):
-    """Reads a store. Partitions are made on the driver's machine, rows on the executors."""
+class ShardReader(DataSourceReader):
+    """Reads shard by shard. Partitions are made on the driver's machine, rows on the executors."""
+
+    scan: Any
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a shard; changes are in order."""
+        # Of no partitions at all, Spark makes one without a value.
+        if partition.value is not None:
+            yield from self.scan.read(partition.value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Each partition has what is of its shard, and no executor needs that of the others.
+        return {"scan": self.scan}
+
+
+class StoreReader(ShardReader):
+    """Reads a store."""
+
+    scan: StoreScan
 
     def __init__(self, scan: StoreScan, pointers: list[CommitPointer]) -> None:
         self.scan = scan
@@ -152,24 +171,11 @@ class StoreReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the shards that hold anything that is asked for; their pointers were read before."""
-        return [
-            ShardPartition(self._pointers[shard].to_json())
-            for shard in self._shards()
-            if self._pointers[shard].version > 0
-        ]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a shard."""
-        # Of no partitions at all, Spark makes one without a value.
-        if partition.value is not None:
-            yield from self.scan.read(CommitPointer.from_json(partition.value))
+        pointers = (self._pointers[shard] for shard in self._shards())
+        return [ShardPartition(pointer) for pointer in pointers if pointer.version > 0]
 
     def _shards(self) -> list[int]:
         return self.scan.shards
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Each partition has its own pointer, and no executor needs those of the others.
-        return {"scan": self.scan}
 
 
 class FilteringStoreReader(StoreReader):
@@ -190,7 +196,7 @@ class FilteringStoreReader(StoreReader):
         known = tuple(condition for condition in conditions.values() if condition is not None)
         described = [f"{each.column} {each.filter.__name__} {_in_order(each.value)!r} {each.negated}" for each in known]
         check_filters(self._dataframe, " and ".join(sorted(described)))
-        self.scan = self.scan.filtered(RowFilter(known))
+        self.scan = replace(self.scan, row_filter=RowFilter(known))
         return [each for each in pushed if conditions[id(each)] is None]
 
     def _shards(self) -> list[int]:
@@ -202,8 +208,8 @@ class FilteringStoreReader(StoreReader):
         return shards if of_keys is None else [shard for shard in shards if shard in of_keys]
 
 
-class ChangeReader(DataSourceReader):
-    """Reads the changes of a store. Partitions are made on the driver's machine, rows on the executors."""
+class ChangeReader(ShardReader):
+    """Reads the changes of a store."""
 
     def __init__(self, scan: ChangeScan, changes: list[ShardChanges]) -> None:
         self.scan = scan
@@ -213,15 +219,6 @@ class ChangeReader(DataSourceReader):
         """Return the shards that were changed."""
         shards = self._changes[:1] if self.scan.is_global else self._changes
         return [ShardPartition(changes) for changes in shards if changes.deltas]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of a shard, in order."""
-        # Of no partitions at all, Spark makes one without a value.
-        if partition.value is not None:
-            yield from self.scan.read(partition.value)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"scan": self.scan}
 
 
 def _in_order(value: Any) -> Any:

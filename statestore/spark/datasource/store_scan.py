@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import pyarrow as pa
@@ -118,10 +118,6 @@ class StoreScan(StoreToRead):
         """Raise ValueError if it is asked what has not expired of a store in which nothing does."""
         if self.live_at_ms is not None and expiry_spec(self.spec) not in self.metadata.stores:
             raise ValueError(f"store {self.spec.name!r} has no time to live and no expiry header: nothing expires")
-
-    def filtered(self, row_filter: RowFilter) -> StoreScan:
-        """Return a scan of the rows that `row_filter` asks for."""
-        return replace(self, row_filter=row_filter)
 
     @property
     def shards(self) -> list[int]:
