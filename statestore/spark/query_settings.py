@@ -107,12 +107,12 @@ def _add_listener(spark: SparkSession) -> None:
     ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
     queries = spark._jsparkSession.streams()
     listener = context._jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(
-        _StartListener(queries, _hadoop_files(spark))
+        _StartListener(queries, hadoop_files(spark))
     )
     queries.addListener(listener)
 
 
-def _hadoop_files(spark: SparkSession) -> Callable[[str], tuple[Any, Any]]:
+def hadoop_files(spark: SparkSession) -> Callable[[str], tuple[Any, Any]]:
     """Return a function that returns Hadoop's path of a text, and the filesystem that has it."""
     jvm: Any = spark.sparkContext._jvm
     configuration = spark._jsparkSession.sessionState().newHadoopConf()

@@ -35,7 +35,7 @@ from statestore.recovery.metadata.state_metadata import routing_numbers
 CHECKPOINT_FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _ARROW_TYPE_ARGUMENTS: Final = signature(to_arrow_type).parameters
 _OLDEST: Final = (4, 0)
-_WITH_ALL: Final = (4, 1)
+WITH_ALL: Final = (4, 1)
 _INFERRING_PANDAS: Final = (3, 0)
 
 
@@ -61,7 +61,7 @@ def _errors_of_java() -> tuple[type[Exception], ...]:
 
 require("statestore.spark", _OLDEST)
 _INFERS_TEXT: Final = version_of(pd.__version__) >= _INFERRING_PANDAS
-LACKS_SOME: Final = version_of(pyspark.__version__) < _WITH_ALL
+LACKS_SOME: Final = version_of(pyspark.__version__) < WITH_ALL
 
 SPARK_FAILURES: Final[tuple[type[Exception], ...]] = (PySparkException, *_errors_of_java())
 """What Spark raises when a job fails, or when it is asked for what is not there."""
@@ -81,7 +81,7 @@ else:
 
     def arrow_udf(*_: Any) -> Any:
         """Raise SparkVersionError."""
-        require("what reads headers in Python, header_typed() and typed_headers(),", _WITH_ALL)
+        require("what reads headers in Python, header_typed() and typed_headers(),", WITH_ALL)
 
 
 def arrow_type_of(spark_type: DataType) -> pa.DataType:
@@ -109,14 +109,4 @@ def object_column(values: Sequence[Any]) -> Any:
 def refuse_checkpoint_format(spark: SparkSession) -> None:
     """Raise SparkVersionError if the session is set to a checkpoint format whose state this Spark can't read back."""
     if spark.conf.get(CHECKPOINT_FORMAT, "1") != "1":
-        require("reading back state in checkpoint format 2", _WITH_ALL)
-
-
-def refuse_transform_with_state() -> None:
-    """Raise SparkVersionError if this Spark has no transformWithState in a session of Spark Connect."""
-    require('through Spark Connect via="transform_with_state", but not via="apply_in_pandas_with_state",', _WITH_ALL)
-
-
-def refuse_pushed_filters() -> None:
-    """Raise SparkVersionError if this Spark pushes no filters down."""
-    require("the option pushFilters of the data source headerstate", _WITH_ALL)
+        require("reading back state in checkpoint format 2", WITH_ALL)

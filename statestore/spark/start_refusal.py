@@ -85,8 +85,4 @@ def _place(uri: str) -> tuple[str, str, str]:
 
 def _has_batches(hadoop: Any, output: str) -> bool:
     path, files = hadoop(f"{output}/{_SINK_LOG}")
-    return bool(files.exists(path)) and any(_names(files, path))
-
-
-def _names(files: Any, directory: Any) -> list[str]:
-    return [status.getPath().getName() for status in files.listStatus(directory)]
+    return bool(files.exists(path)) and any(status.getPath().getName() for status in files.listStatus(path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,9 +42,9 @@ from statestore.spark.query_settings import (
 from statestore.spark.sessions import choose_python, default_parallelism, is_connect, location_in, on_server
 from statestore.spark.shards.blobs import BLOB
 from statestore.spark.shards.pack import PACKED_SCHEMA, Pack, unpack
-from statestore.spark.shards.schema import OUTPUT_SCHEMA, check_input_schema
+from statestore.spark.shards.schema import OUTPUT_SCHEMA, check_choice, check_input_schema
 from statestore.spark.shards.shard_call import ShardCall
-from statestore.spark.spark_versions import refuse_transform_with_state
+from statestore.spark.spark_versions import WITH_ALL, require
 
 _LOG = logging.getLogger(__name__)
 _TRANSFORM = "transform_with_state"
@@ -128,11 +128,12 @@ def stateful(
     raises, and ValueError for illegal arguments. While the query runs, errors reach the driver in the text of Spark's
     StreamingQueryException, which `error_of` reads.
     """
-    _check_choices(via=(via, _DRIVERS), shard_by=(shard_by, ShardBy))
+    check_choice("via", via, _DRIVERS)
+    check_choice("shard_by", shard_by, ShardBy)
     _check_records(records, shards, max_timestamp_ahead_ms)
     spark = records.sparkSession
     if via == _TRANSFORM and is_connect(spark):
-        refuse_transform_with_state()
+        require('through Spark Connect via="transform_with_state", but not via="apply_in_pandas_with_state",', WITH_ALL)
     chain = query_chain(interceptors, session_properties(spark), session_header_converter(spark))
     handling = (failures or FailureHandling()).around(chain)
     memory = memory or MemoryOptions()
@@ -269,9 +270,3 @@ def _settings(spark: SparkSession, shards: int, via: str) -> dict[str, str]:
         # transformWithState refuses to run on any other.
         settings[STATE_PROVIDER] = _ROCKSDB_PROVIDER
     return settings
-
-
-def _check_choices(**choices: tuple[str, Iterable[str]]) -> None:
-    for parameter, (value, known) in choices.items():
-        if value not in tuple(known):
-            raise ValueError(f"{parameter} must be one of {', '.join(known)}, not {value!r}")

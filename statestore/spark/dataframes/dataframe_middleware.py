@@ -33,7 +33,7 @@ from statestore.processor.punctuation import Punctuations
 from statestore.spark.query_failure import sentence_first
 from statestore.spark.query_settings import session_properties
 from statestore.spark.shards.pack import rows_of, source_columns
-from statestore.spark.shards.schema import OUTPUT_SCHEMA, check_column_type, check_input_schema
+from statestore.spark.shards.schema import OUTPUT_SCHEMA, check_choice, check_column_type, check_input_schema
 
 _SIDES: Final = ("ingest", "emit")
 _SINK_TYPES: Final = {"key": "binary", "value": "binary", "topic": "string", "timestamp": "timestamp"}
@@ -64,8 +64,7 @@ def with_middleware(
     Raises InputSchemaError, ValueError for illegal arguments, what a chain raises, and TopologyError for an interceptor
     that needs state or is called by the clock: `stateful` has both.
     """
-    if side not in _SIDES:
-        raise ValueError(f"side must be one of {', '.join(_SIDES)}, not {side!r}")
+    check_choice("side", side, _SIDES)
     chain = query_chain(interceptors, session_properties(records.sparkSession))
     for interceptor in chain:
         if interceptor.stores():

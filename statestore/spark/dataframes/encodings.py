@@ -72,11 +72,6 @@ _NOT_FINITE: Final = 0x7FF
 _LEAST_EXPONENT: Final = -1022
 
 
-def encoding_name(encoding: str | Serde[Any]) -> str:
-    """Return the name of a standard serde. Raises ValueError for any other."""
-    return standard_serde(encoding).name
-
-
 def encoding_for(spark_type: DataType, encoding: str | Serde[Any] | None) -> str:
     """Return what a column of this type is written with. Raises ValueError for a loss, and if no type suits."""
     words = spark_type.simpleString()
@@ -85,7 +80,7 @@ def encoding_for(spark_type: DataType, encoding: str | Serde[Any] | None) -> str
         if found is None:
             raise ValueError(f"no serde is for {words} alone: cast it, or say which encoding is meant")
         return found
-    name = encoding_name(encoding)
+    name = standard_serde(encoding).name
     if not isinstance(spark_type, _WRITABLE[name]):
         raise ValueError(f"a column of type {words} can't be written as {name} without a loss: cast it")
     return name

@@ -14,11 +14,11 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from statestore.errors import ConnectException, InputSchemaError
 from statestore.errors.run import RecordColumnsError
-from statestore.format.serde import STANDARD_SERDES, Serde
+from statestore.format.serde import STANDARD_SERDES, Serde, standard_serde
 from statestore.spark import header_functions as hf
-from statestore.spark.dataframes.encodings import decode, encoding_name, is_malformed
-from statestore.spark.header_functions.headers_column import ON_ERROR, check_choice
-from statestore.spark.shards.schema import HEADERS, check_column_type
+from statestore.spark.dataframes.encodings import decode, is_malformed
+from statestore.spark.header_functions.headers_column import ON_ERROR, no_such_value
+from statestore.spark.shards.schema import HEADERS, check_choice, check_column_type
 
 Schema: TypeAlias = str | DataType | Serde[Any]
 
@@ -160,7 +160,7 @@ class _Reading:
         data = self._column(column, "binary")
         encoding, json_type = self._how(column, asked)
         value = decode(data, encoding, json_type)
-        problem = _problem(column, data, is_malformed(data, value, encoding), encoding)
+        problem = F.when(is_malformed(data, value, encoding), no_such_value(column, encoding, data))
         if fields and isinstance(json_type, StructType):
             return _Read(value, json_type.fieldNames(), problem, is_struct=True)
         return _Read(value, [name], problem)
@@ -179,7 +179,8 @@ class _Reading:
             except (ParseException, ConnectException, ValueError) as cause:
                 self.problems.append(f"header {name!r}: {str(cause).splitlines()[0]}")
                 return _Read(data, [name])
-        return _Read(value, [name], _problem(f"header {name!r}", data, data.isNotNull() & value.isNull(), asked))
+        is_wrong = data.isNotNull() & value.isNull()
+        return _Read(value, [name], F.when(is_wrong, no_such_value(f"header {name!r}", asked, data)))
 
     def as_it_is(self, column: str, name: str) -> _Read:
         """Return a column of the records."""
@@ -206,7 +207,7 @@ class _Reading:
         """Return the encoding, and the type of JSON that is no text."""
         if isinstance(asked, Serde) or (isinstance(asked, str) and asked in STANDARD_SERDES):
             try:
-                return encoding_name(asked), None
+                return standard_serde(asked).name, None
             except ValueError as cause:
                 return self._refused(f"{column}: {cause}")
         try:
@@ -222,12 +223,6 @@ class _Reading:
     def _refused(self, problem: str) -> tuple[str, None]:
         self.problems.append(problem)
         return "bytes", None
-
-
-def _problem(what: str, data: Column, is_wrong: Column, expected: str) -> Column:
-    size = F.octet_length(data).cast("string")
-    words = F.concat(F.lit(f"{what} is no {expected}: "), size, F.lit(" bytes"))
-    return F.when(is_wrong, words)
 
 
 def _error_of(made: Sequence[_Read]) -> Column:

@@ -15,18 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
-from statestore.bytestore.chunks import slices
 from statestore.bytestore.kinds.entry_scan import ENTRY_FIELDS
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import InputSchemaError
 from statestore.errors.new_state import StateRowError
 from statestore.errors.readable import key_digest
-from statestore.format.binary_columns import Integers, row_sizes
 from statestore.format.keys.partitioner import partition_column
 from statestore.format.records.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.format.values.value_timestamp import UNKNOWN_TIMESTAMP_MS
-from statestore.spark.shards.blobs import BLOB, decode_blob, encode_blob
+from statestore.spark.shards.blobs import BLOB, by_shard, decode_blob, encode_blob, pieces
 from statestore.spark.shards.schema import check_column_type, spark_schema, spark_type
 
 _ROWS: Final = pa.schema([pa.field("shard", pa.int32()), pa.field("store", pa.string()), *ENTRY_FIELDS])
@@ -82,18 +80,9 @@ class RowPlacement:
     def packed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows as `unpacked` takes them: many of a shard in a blob, in no order of note."""
         for placed in self(batches):
-            shards = placed.column("shard").to_numpy()
-            order = np.argsort(shards, kind="stable")
-            rows = placed.take(pa.array(order))
-            ends = np.flatnonzero(np.diff(shards[order])) + 1
-            for start, end in zip((0, *ends.tolist()), (*ends.tolist(), len(order)), strict=True):
-                of_shard = rows.slice(start, end - start)
-                sized = (of_shard.column(name) for name in ("key", "value", "headers"))
-                sizes: Integers = np.sum([row_sizes(column) for column in sized], axis=0)
-                pieces = [of_shard.slice(part.start, part.stop - part.start) for part in slices(sizes)]
-                blobs = [encode_blob([piece]) for piece in pieces]
-                shard = of_shard.column("shard")[0]
-                yield pa.record_batch([pa.repeat(shard, len(blobs)), pa.array(blobs, pa.binary())], schema=SHARD_BLOBS)
+            for shard, rows in by_shard(placed, placed.column("shard").to_numpy()):
+                blobs = [encode_blob([piece]) for piece in pieces(rows)]
+                yield pa.record_batch([[shard] * len(blobs), blobs], schema=SHARD_BLOBS)
 
     def _placed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # The casts undo large variable-size types, if Spark is set to use them, and fields that can't be null.

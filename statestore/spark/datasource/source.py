@@ -31,7 +31,7 @@ from statestore.spark.datasource.row_filter import RowFilter, condition_of
 from statestore.spark.datasource.store_scan import STORE_FIELDS, StoreScan, rows_schema
 from statestore.spark.datasource.writer import StateWriter
 from statestore.spark.sessions import choose_python, is_connect
-from statestore.spark.spark_versions import filters, refuse_pushed_filters
+from statestore.spark.spark_versions import WITH_ALL, filters, require
 
 FORMAT_NAME = "headerstate"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -92,7 +92,7 @@ class HeaderStateDataSource(DataSource):
         """Return the columns of the store, or of its changes. Raises DataSourceOptionError, SparkVersionError."""
         options = ReadOptions.of(self.options)
         if options.push_filters:
-            refuse_pushed_filters()
+            require("the option pushFilters of the data source headerstate", WITH_ALL)
         fields = STORE_FIELDS if options.change_start_batch_id is None else CHANGE_FIELDS
         return rows_schema(fields, options.include_headers, options.read_as)
 

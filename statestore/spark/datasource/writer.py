@@ -36,6 +36,7 @@ from statestore.spark.datasource.row_placement import (
     unpacked,
 )
 from statestore.spark.sessions import location_in, on_server
+from statestore.spark.shards.schema import check_choice
 from statestore.spark.spark_versions import repartition_by_id
 from statestore.stores.builder import StoreBuilder
 
@@ -91,8 +92,7 @@ def write_initial_state(
         raise ValueError(f"stores must be at least one, each with a name of its own, got {[s.name for s in specs]}")
     if type(shards) is not int or shards < 1:
         raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")
-    if shard_by not in tuple(ShardBy):
-        raise ValueError(f"shard_by must be one of {', '.join(ShardBy)}, not {shard_by!r}")
+    check_choice("shard_by", shard_by, ShardBy)
     check_row_columns(rows.schema, specs, shard_by)
     target = location_in(rows.sparkSession, location)
     metadata = metadata_of_stores(with_expiry_stores(specs, expiry_headers), shards, shard_by)

@@ -37,8 +37,9 @@ from statestore.connect.values.values import Values
 from statestore.errors import DataException
 from statestore.errors.readable import shape_of
 from statestore.format.records.header_columns import HEADERS_TYPE
-from statestore.spark.header_functions.headers_column import ON_ERROR, check_choice, checked_key, column_of, last_value
+from statestore.spark.header_functions.headers_column import ON_ERROR, checked_key, column_of, last_value
 from statestore.spark.query_settings import session_header_converter
+from statestore.spark.shards.schema import check_choice
 from statestore.spark.spark_versions import arrow_type_of, arrow_udf
 
 AnyConverter: TypeAlias = HeaderConverter | str | Mapping[str, Any] | None

@@ -31,10 +31,10 @@ def checked_key(key: str) -> str:
     return key
 
 
-def check_choice(parameter: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise ValueError if an argument is not one of its choices."""
-    if value not in choices:
-        raise ValueError(f"{parameter} must be one of {', '.join(choices)}, not {value!r}")
+def no_such_value(what: str, expected: str, data: Column) -> Column:
+    """Return what is said of bytes that are not what they are read as: their size, and nothing that is in them."""
+    size = F.octet_length(data).cast("string")
+    return F.concat(F.lit(f"{what} is no {expected}: "), size, F.lit(" bytes"))
 
 
 def once(value: Column, use: Callable[[Column], Column]) -> Column:

@@ -8,7 +8,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from statestore.spark.header_functions.headers_column import (
-    check_choice,
     checked_key,
     column_of,
     is_unique,
@@ -20,6 +19,7 @@ from statestore.spark.header_functions.headers_column import (
     present,
     repeatedly,
 )
+from statestore.spark.shards.schema import check_choice
 
 _DUPLICATES: Final = ("last", "first", "error")
 

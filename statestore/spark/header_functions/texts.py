@@ -8,7 +8,14 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from statestore.spark.header_functions.headers_column import ON_ERROR, check_choice, checked_key, column_of, last_value
+from statestore.spark.header_functions.headers_column import (
+    ON_ERROR,
+    checked_key,
+    column_of,
+    last_value,
+    no_such_value,
+)
+from statestore.spark.shards.schema import check_choice
 
 _DECIMAL_NUMBER: Final = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\z"  # $ would let a line end follow
 _NOT_ZERO: Final = r"^[+-]?[0.]*[1-9]"
@@ -84,8 +91,7 @@ def _read(headers: Column | str, key: str, expected: str, convert: Callable[[Col
     value = convert(text)
     if on_error == "null":
         return value
-    size = F.octet_length(text).cast("string")
-    problem = F.concat(F.lit(f"header {key!r} is no {expected}: "), size, F.lit(" bytes"))
+    problem = no_such_value(f"header {key!r}", expected, text)
     return F.when(text.isNull() | value.isNotNull(), value).otherwise(F.raise_error(problem))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Final
 from uuid import uuid4
 
@@ -72,8 +73,7 @@ class WriterRun:
     def _begin(self, partitions: int) -> None:
         """Say that this run may write, and end what earlier ones have begun."""
         writer, left = self._writer, WriterMarkers()
-        transaction = writer.take_over(writer.transactional_id(None))
-        try:
+        with closing(writer.take_over(writer.transactional_id(None))) as transaction:
             # Also what is open: this must not wait for what it is to end.
             writer.topic.read(writer.query, writer.name, left, committed=False)
             most = max(partitions, left.most_partitions)
@@ -82,20 +82,15 @@ class WriterRun:
                 # ended these before.
                 self._end_all(map(writer.transactional_id_of_version_1, range(most)))
             self._say(transaction, most)
-        finally:
-            transaction.close()
         self._end_all(map(writer.transactional_id, range(most)))
         self._read()
 
     def _grow(self, partitions: int) -> None:
         """Say that there will be more partitions, before any task has one of them."""
         writer = self._writer
-        transaction = writer.take_over(writer.transactional_id(None))
-        try:
+        with closing(writer.take_over(writer.transactional_id(None))) as transaction:
             self._read()
             self._say(transaction, partitions)
-        finally:
-            transaction.close()
         self._read()
 
     def _read(self) -> None:

@@ -26,6 +26,7 @@ from statestore.spark.kafka_sink.partition import (
 )
 from statestore.spark.kafka_sink.run import WriterRun
 from statestore.spark.kafka_sink.tasks import BLOB_SCHEMA, WRITTEN_SCHEMA, ForPartition, SayEnd
+from statestore.spark.query_settings import hadoop_files
 from statestore.spark.sessions import BATCH_ID, QUERY_ID, is_connect
 from statestore.spark.shards.schema import HEADERS, check_column_type
 
@@ -63,9 +64,7 @@ class RunningBatch:
         to, the watermark, and when the batch was planned; the last tells batches apart whose sources count, as files
         do.
         """
-        jvm: Any = self._spark.sparkContext._jvm
-        entry = jvm.org.apache.hadoop.fs.Path(f"{self._log}/{batch_id}")
-        files = entry.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf())
+        entry, files = hadoop_files(self._spark)(f"{self._log}/{batch_id}")
         if not files.exists(entry):
             return None
         stream = files.open(entry)
@@ -162,7 +161,7 @@ class KafkaTransactions:
         partitions = self._partitions or rows.rdd.getNumPartitions()
         with self._given_once(query, running, batch_id):
             run = self._run(query, running, partitions)
-            plan = run.plan(batch_id, partitions, _untold if running is None else running.planned)
+            plan = run.plan(batch_id, partitions, running.planned if running else lambda _: None)
             written = self._write(plan, columns)
             there = [each.partition for each in written if each.was_there]
             if there:
@@ -249,10 +248,6 @@ class KafkaTransactions:
             # As a number: what Python makes of a timestamp depends on the time zone of the machine.
             columns.append(f.unix_millis(found.pop("timestamp")).alias("timestamp_ms"))
         return columns + [column.alias(name) for name, column in found.items()]
-
-
-def _untold(batch_id: int) -> None:
-    """Stand for what Spark tells of its plans where it tells nothing."""
 
 
 def _collected(ended: DataFrame, step: ForPartition) -> list[PartitionWritten]:

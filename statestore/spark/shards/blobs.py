@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, BinaryIO, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.bytestore.chunks import slices
+from statestore.bytestore.chunks import DEFAULT_BYTES, slices
 from statestore.bytestore.engines.rocksdb_options import local_disk_errors
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.format.binary_columns import Integers, row_sizes
@@ -86,6 +87,27 @@ def record_sizes(batch: pa.RecordBatch) -> Integers:
     return row_sizes(batch.column("key")) + row_sizes(batch.column("value")) + row_sizes(batch.column("headers"))
 
 
+def pieces(batch: pa.RecordBatch, max_bytes: int = DEFAULT_BYTES) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in parts of about so many bytes of keys, values and headers."""
+    for rows in slices(record_sizes(batch), max_bytes):
+        yield batch.slice(rows.start, rows.stop - rows.start)
+
+
+def runs(changes: Integers, count: int) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each run of rows, which end where `changes`, the differences of neighbours, are not 0."""
+    ends = (np.flatnonzero(changes) + 1).tolist()
+    return zip([0, *ends], [*ends, count], strict=True)
+
+
+def by_shard(batch: pa.RecordBatch, shard_of: Integers) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield each shard that has rows, with them."""
+    # Stable: within a shard the records stay in their order.
+    order = np.argsort(shard_of, kind="stable")
+    rows, shards = batch.take(pa.array(order)), shard_of[order]
+    for start, end in runs(np.diff(shards), len(order)):
+        yield int(shards[start]), rows.slice(start, end - start)
+
+
 class OutputBlobs:
     """Takes what the sinks are sent and packs it into blobs, which wait in `spool`: bytes, not objects."""
 
@@ -122,8 +144,8 @@ class OutputBlobs:
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Take more records, as columns of OUTPUT. Raises LocalDiskFullError, LocalDirectoryError."""
         self._pack_all()
-        for rows in slices(record_sizes(batch), self._max_bytes):
-            self._add_blob(batch.slice(rows.start, rows.stop - rows.start))
+        for piece in pieces(batch, self._max_bytes):
+            self._add_blob(piece)
 
     def take(self) -> Iterator[bytes]:
         """Yield the blobs that are full and were not taken yet; no record can be added meanwhile."""

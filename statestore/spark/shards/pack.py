@@ -8,13 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from statestore.bytestore.chunks import slices
 from statestore.errors import FormatError, InputSchemaError
 from statestore.errors.run import FutureTimestampError, InputHeadersError, InvalidTimestampError, NullKeyError
 from statestore.format.keys.partitioner import partition_column
@@ -27,9 +27,10 @@ from statestore.spark.shards.blobs import (
     INPUT,
     POSITION,
     BlobWriter,
+    by_shard,
     decode_blob,
     encode_blob,
-    record_sizes,
+    pieces,
     release_buffers,
     sort_by_position,
 )
@@ -87,11 +88,8 @@ class Pack:
         latest_ms = int(time.time() * 1000) + self.max_timestamp_ahead_ms
         wrong = pc.greater(records.column("timestamp_ms"), pa.scalar(min(latest_ms, _LAST_MS), pa.int64()))
         if pc.any(wrong).as_py():
-            topic, partition, offset = _position(records, wrong)
             raise FutureTimestampError(
-                topic=topic,
-                partition=partition,
-                offset=offset,
+                **_position(records, wrong),
                 timestamp_ms=records.column("timestamp_ms").filter(wrong)[0].as_py(),
                 max_ahead_ms=self.max_timestamp_ahead_ms,
             )
@@ -99,9 +97,9 @@ class Pack:
     def _add(self, batch: pa.RecordBatch, held: dict[int, BlobWriter]) -> Iterator[pa.RecordBatch]:
         """Write the records into the blobs of their shards; yield those that are full."""
         for shard, records in self._split(batch):
-            for piece in slices(record_sizes(records), BLOB_BYTES):
+            for piece in pieces(records, BLOB_BYTES):
                 blob = held.setdefault(shard, BlobWriter(INPUT))
-                blob.write(records.slice(piece.start, piece.stop - piece.start))
+                blob.write(piece)
                 if blob.size_bytes >= BLOB_BYTES:
                     yield _row(self.routing[shard], held.pop(shard).finish())
 
@@ -120,14 +118,7 @@ class Pack:
         else:
             _check_keys(batch)
             shard_of = partition_column(batch.column("key"), self.shards)
-        # Stable: within a shard the records stay in their order.
-        order = np.argsort(shard_of, kind="stable")
-        records = batch.take(pa.array(order))
-        bounds = np.searchsorted(shard_of[order], np.arange(self.shards + 1)).tolist()
-        for shard in range(self.shards):
-            start, end = bounds[shard : shard + 2]
-            if end > start:
-                yield shard, records.slice(start, end - start)
+        yield from by_shard(batch, shard_of)
 
 
 def _is_start_of_query() -> bool:
@@ -173,11 +164,9 @@ def _encoded_headers(batch: pa.RecordBatch) -> pa.BinaryArray:
         for row, of_row in enumerate(headers.to_pylist()):
             for index, header in enumerate(of_row or ()):
                 if header is None or header["key"] is None:
-                    topic, partition, offset = _position(batch.slice(row, 1), pa.array([True]))
+                    position = _position(batch.slice(row, 1), pa.array([True]))
                     problem = "is null" if header is None else "has a null key"
-                    raise InputHeadersError(
-                        topic=topic, partition=partition, offset=offset, index=index, problem=problem
-                    ) from cause
+                    raise InputHeadersError(**position, index=index, problem=problem) from cause
         raise
 
 
@@ -199,23 +188,21 @@ def _is_sorted(batch: pa.RecordBatch) -> bool:
 
 def _check_keys(batch: pa.RecordBatch) -> None:
     if batch.column("key").null_count:
-        topic, partition, offset = _position(batch, pc.is_null(batch.column("key")))
-        raise NullKeyError(topic=topic, partition=partition, offset=offset)
+        raise NullKeyError(**_position(batch, pc.is_null(batch.column("key"))))
 
 
 def _check_timestamps(batch: pa.RecordBatch, timestamp_us: pa.Array) -> None:
     wrong = pc.less(timestamp_us, 0).fill_null(True)
     if pc.any(wrong).as_py():
-        topic, partition, offset = _position(batch, wrong)
         first_us = timestamp_us.filter(wrong)[0].as_py()
         timestamp_ms = None if first_us is None else first_us // 1000
-        raise InvalidTimestampError(topic=topic, partition=partition, offset=offset, timestamp_ms=timestamp_ms)
+        raise InvalidTimestampError(**_position(batch, wrong), timestamp_ms=timestamp_ms)
 
 
-def _position(batch: pa.RecordBatch, mask: pa.Array) -> tuple[str, int, int]:
+def _position(batch: pa.RecordBatch, mask: pa.Array) -> dict[str, Any]:
     """Return topic, partition and offset of the first record that `mask` picks."""
-    row = batch.filter(mask).slice(0, 1).select(POSITION).to_pylist()[0]
-    return row["topic"], row["partition"], row["offset"]
+    position: dict[str, Any] = batch.filter(mask).slice(0, 1).select(POSITION).to_pylist()[0]
+    return position
 
 
 _NAMES = ["key", "value", "topic", "timestamp", "headers"]

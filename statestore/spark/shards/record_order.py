@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from statestore.bytestore.chunks import DEFAULT_BYTES, DEFAULT_ROWS, slices
 from statestore.format.binary_columns import Integers
 from statestore.headers.topic_columns import SourceFields, source_records
-from statestore.spark.shards.blobs import decode_blob, record_sizes
+from statestore.spark.shards.blobs import decode_blob, record_sizes, runs
 
 _ORDER: Final = ["offset", "timestamp_ms", "key", "value", "headers"]
 """What says which record of a partition comes first."""
@@ -60,9 +60,9 @@ def _parts(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBa
     if not batch.num_rows:
         return
     topics, partitions = batch.column("topic").indices.to_numpy(), batch.column("partition").to_numpy()
-    changes = np.flatnonzero((np.diff(topics) != 0) | (np.diff(partitions) != 0)) + 1
+    changes = (np.diff(topics) != 0) | (np.diff(partitions) != 0)
     names = batch.column("topic").dictionary
-    for start, end in zip((0, *changes.tolist()), (*changes.tolist(), batch.num_rows), strict=True):
+    for start, end in runs(changes, batch.num_rows):
         yield (names[int(topics[start])].as_py(), int(partitions[start])), batch.slice(start, end - start)
 
 

@@ -35,6 +35,13 @@ _SPARK_TYPES: Final = {
 }
 
 
+def check_choice(parameter: str, value: str, choices: Iterable[str]) -> None:
+    """Raise ValueError if an argument is not one of its choices."""
+    known = [*choices]
+    if value not in known:
+        raise ValueError(f"{parameter} must be one of {', '.join(known)}, not {value!r}")
+
+
 def spark_type(arrow: pa.DataType) -> str:
     """Return what Spark calls a type of Arrow. Raises KeyError for one that no row of ours has."""
     return _SPARK_TYPES[arrow]
