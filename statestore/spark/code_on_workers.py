@@ -63,14 +63,14 @@ def check_code_on_workers(topology: Topology, handling: FailureHandling, spark: 
     """Raise NotPicklableError or ModuleNotOnWorkersError for what can't travel; log the latter on classic clusters."""
     parts = _pickled_parts(topology, handling)
     if is_connect(spark):
-        _check_at_server(own_modules(parts, _is_in_every_python), spark)
-    else:
-        _check_classic(own_modules(parts), spark.sparkContext)
+        modules = own_modules(parts, _is_in_every_python)
+        if modules:
+            _check_at_server(modules, spark)
+    elif modules := own_modules(parts):
+        _check_classic(modules, spark.sparkContext)
 
 
 def _check_at_server(modules: Mapping[str, str], spark: SparkSession) -> None:
-    if not modules:
-        return
     missing, sent = on_server(spark, modules_missing_here, sorted(modules))
     _refuse(missing, modules)
     for module in sent if spark.conf.get(_ISOLATION, "true") == "true" else ():
@@ -93,8 +93,6 @@ def modules_missing_here(modules: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def _check_classic(modules: Mapping[str, str], context: SparkContext) -> None:
-    if not modules:
-        return
     from pyspark import SparkFiles
 
     sent = SparkFiles.getRootDirectory()

@@ -27,9 +27,9 @@ from statestore.recovery.commit.figures import CommitFigures, F, SizeFigures, St
 FIGURES: Final = "figures"
 """The column that has the figures of a shard as JSON, once for each shard call, else null."""
 METRICS_PREFIX: Final = "statestore-"
+"""Behind it, the name of observed metrics has the id of the state."""
 _DUPLICATE: Final = "DUPLICATED_METRICS_NAME"
 """What Spark calls it if a state has two operators in one query."""
-"""Behind it, the name of observed metrics has the id of the state."""
 
 
 class RecordFigures(NamedTuple):

@@ -25,11 +25,6 @@ _ARROW_BATCH_BYTES: Final = 64 << 20
 """What Spark hands to Python at once, by default."""
 _NO_BOUND: Final = (1 << 31) - 1
 """The one number that has Spark not even look."""
-_ARROW_ROWS: Final = 50_000
-_POLLED_RECORDS: Final = 5_000
-_FETCH_WAIT_MS: Final = 10
-_LINGER_MS: Final = 50
-_PRODUCER_BATCH_BYTES: Final = 256 << 10
 
 
 @dataclass(frozen=True)
@@ -100,91 +95,77 @@ def recommended_settings(
         raise ValueError(f"memory_bytes must be at least {least} with {cores} cores, not {memory_bytes}")
     session = _session("spark.driver" if local else "spark.executor", cores, heap_bytes)
     if batch_bytes_max is not None and batch_bytes_max <= _ARROW_BATCH_BYTES:
-        session = SettingGroup((*session, *_large_arrow_batches()))
-    return RecommendedSettings(session, _source(), _sink())
+        session += _LARGE_ARROW_BATCHES
+    return RecommendedSettings(SettingGroup(session), SettingGroup(_SOURCE), SettingGroup(_SINK))
 
 
-def _large_arrow_batches() -> tuple[Setting, Setting]:
+def _session(place: str, cores: int, heap_bytes: int) -> tuple[Setting, ...]:
+    collector = "-XX:+UseSerialGC" if cores <= _SERIAL_CORES else "-XX:+UseParallelGC"
     return (
         Setting(
-            "spark.sql.execution.arrow.maxBytesPerBatch",
-            str(_NO_BOUND),
-            "after each row Spark adds up all columns of what it is about to hand to Python, headers above all; a "
-            "micro-batch that is smaller than the bound never reaches it",
+            f"{place}.memory",
+            f"{heap_bytes >> 20}m",
+            "Java fills its heap up to this bound; a batch needs little of it, as records cross it in blobs",
         ),
         Setting(
-            "spark.sql.execution.arrow.maxRecordsPerBatch",
-            str(_ARROW_ROWS),
-            "what is handed to Python at once costs some milliseconds, whatever is in it, and has 10,000 rows by "
-            "default",
+            f"{place}.extraJavaOptions",
+            f"{collector} -Xms{heap_bytes >> 21}m",
+            "the default collector fills the whole heap before it gives memory back; and before a heap grows, all "
+            "of it is collected, so it begins with half of its bound; add your own options to these",
+        ),
+        Setting(
+            "spark.python.daemon.module",
+            "statestore.spark.python_daemon",
+            "workers are forks of a daemon that has imported all: they start at once and share its memory",
+        ),
+        Setting(
+            "spark.python.unix.domain.socket.enabled",
+            "true",
+            "over TCP a few small messages wait for a delayed acknowledgement: 40 ms at each crossing to Python",
+        ),
+        Setting(
+            "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+            "true",
+            "Spark commits each state partition by the bytes that changed, not by its whole database",
         ),
     )
 
 
-def _session(place: str, cores: int, heap_bytes: int) -> SettingGroup:
-    collector = "-XX:+UseSerialGC" if cores <= _SERIAL_CORES else "-XX:+UseParallelGC"
-    return SettingGroup(
-        (
-            Setting(
-                f"{place}.memory",
-                f"{heap_bytes >> 20}m",
-                "Java fills its heap up to this bound; a batch needs little of it, as records cross it in blobs",
-            ),
-            Setting(
-                f"{place}.extraJavaOptions",
-                f"{collector} -Xms{heap_bytes >> 21}m",
-                "the default collector fills the whole heap before it gives memory back; and before a heap grows, all "
-                "of it is collected, so it begins with half of its bound; add your own options to these",
-            ),
-            Setting(
-                "spark.python.daemon.module",
-                "statestore.spark.python_daemon",
-                "workers are forks of a daemon that has imported all: they start at once and share its memory",
-            ),
-            Setting(
-                "spark.python.unix.domain.socket.enabled",
-                "true",
-                "over TCP a few small messages wait for a delayed acknowledgement: 40 ms at each crossing to Python",
-            ),
-            Setting(
-                "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
-                "true",
-                "Spark commits each state partition by the bytes that changed, not by its whole database",
-            ),
-        )
-    )
-
-
-def _source() -> SettingGroup:
-    return SettingGroup(
-        (
-            Setting(
-                "kafka.max.poll.records",
-                str(_POLLED_RECORDS),
-                "a call of the consumer brings 500 records by default, and its fixed cost is paid for each call",
-            ),
-            Setting(
-                "kafka.fetch.max.wait.ms",
-                str(_FETCH_WAIT_MS),
-                "a batch that reads a partition to its end asks for what is not there yet, and its task waits for the "
-                "broker to give up, 500 ms by default",
-            ),
-        )
-    )
-
-
-def _sink() -> SettingGroup:
-    return SettingGroup(
-        (
-            Setting(
-                "kafka.linger.ms",
-                str(_LINGER_MS),
-                "without it the producer sends what is there, many small requests; a micro-batch waits for all anyway",
-            ),
-            Setting(
-                "kafka.batch.size",
-                str(_PRODUCER_BATCH_BYTES),
-                "how much of a partition goes into one request: 16 KiB by default are some 60 records",
-            ),
-        )
-    )
+_LARGE_ARROW_BATCHES: Final = (
+    Setting(
+        "spark.sql.execution.arrow.maxBytesPerBatch",
+        str(_NO_BOUND),
+        "after each row Spark adds up all columns of what it is about to hand to Python, headers above all; a "
+        "micro-batch that is smaller than the bound never reaches it",
+    ),
+    Setting(
+        "spark.sql.execution.arrow.maxRecordsPerBatch",
+        "50000",
+        "what is handed to Python at once costs some milliseconds, whatever is in it, and has 10,000 rows by default",
+    ),
+)
+_SOURCE: Final = (
+    Setting(
+        "kafka.max.poll.records",
+        "5000",
+        "a call of the consumer brings 500 records by default, and its fixed cost is paid for each call",
+    ),
+    Setting(
+        "kafka.fetch.max.wait.ms",
+        "10",
+        "a batch that reads a partition to its end asks for what is not there yet, and its task waits for the broker "
+        "to give up, 500 ms by default",
+    ),
+)
+_SINK: Final = (
+    Setting(
+        "kafka.linger.ms",
+        "50",
+        "without it the producer sends what is there, many small requests; a micro-batch waits for all anyway",
+    ),
+    Setting(
+        "kafka.batch.size",
+        str(256 << 10),
+        "how much of a partition goes into one request: 16 KiB by default are some 60 records",
+    ),
+)

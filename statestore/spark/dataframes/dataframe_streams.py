@@ -192,8 +192,6 @@ class DataFrameStreams:
             timestamp=timestamp,
             headers=headers,
             keep=() if headers is not None else ("headers",),
-            on_error="raise",
-            error="error",
             key_fields=several is not None,
             computed=computed,
         )

@@ -81,8 +81,6 @@ def from_records(
         keep=keep,
         on_error=on_error,
         error=error,
-        key_fields=False,
-        computed={},
     )
 
 
@@ -96,10 +94,10 @@ def columns_of(
     timestamp: str | None,
     headers: Mapping[str, str] | None,
     keep: Collection[str],
-    on_error: str,
-    error: str,
-    key_fields: bool,
-    computed: Mapping[str, Column],
+    on_error: str = "raise",
+    error: str = "error",
+    key_fields: bool = False,
+    computed: Mapping[str, Column] | None = None,
 ) -> DataFrame:
     """Return what `from_records` does, with `computed` behind the key; `key_fields` makes columns of an object."""
     check_choice("on_error", on_error, ON_ERROR)
@@ -107,7 +105,7 @@ def columns_of(
     made: list[_Read] = []
     if key is not None:
         made.append(reading.of_bytes("key", key_as, key, fields=key_fields))
-    made += [_Read(column, [name]) for name, column in computed.items()]
+    made += [_Read(column, [name]) for name, column in (computed or {}).items()]
     made.append(reading.of_bytes("value", schema, value, fields=True))
     if timestamp is not None:
         made.append(reading.as_it_is("timestamp", timestamp))

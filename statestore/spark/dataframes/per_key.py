@@ -237,20 +237,17 @@ def _milliseconds(column: pd.Series) -> list[int | None]:
     return [_one_in_milliseconds(timestamp) for timestamp in column.tolist()]
 
 
-_NO_TIME: Final = "a timestamp must be a datetime or an integer of milliseconds, not"
-
-
 def _one_in_milliseconds(timestamp: Any) -> int | None:
     if _is_missing(timestamp):
         return None
-    if isinstance(timestamp, bool):
-        raise OutputFrameError(f"{_NO_TIME} {shape_of(timestamp)}")
-    if isinstance(timestamp, Integral):
+    if isinstance(timestamp, Integral) and not isinstance(timestamp, bool):
         return int(timestamp)
     if isinstance(timestamp, float) and timestamp.is_integer():
         return int(timestamp)  # what pandas makes of integers beside missing ones
     if not isinstance(timestamp, datetime):  # pandas' Timestamp is one
-        raise OutputFrameError(f"{_NO_TIME} {shape_of(timestamp)}")
+        raise OutputFrameError(
+            f"a timestamp must be a datetime or an integer of milliseconds, not {shape_of(timestamp)}"
+        )
     (time_ms,) = _milliseconds(pd.Series([pd.Timestamp(timestamp)]))
     return time_ms
 

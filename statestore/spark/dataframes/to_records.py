@@ -25,7 +25,7 @@ from statestore.errors import InputSchemaError
 from statestore.errors.run import RecordColumnsError
 from statestore.format.serde import Serde
 from statestore.spark.dataframes.encodings import encode, encoding_for
-from statestore.spark.header_functions.changes import printed
+from statestore.spark.header_functions.lookups import printed
 from statestore.spark.shards.schema import HEADERS, INPUT_COLUMNS, check_column_type
 
 ColumnOrName: TypeAlias = Column | str
@@ -122,13 +122,10 @@ def check_record_options(options: Mapping[str, object]) -> None:
 def encoding_of(df: DataFrame, role: str, asked: Columns, encoding: Encoding | None = None) -> tuple[str, DataType]:
     """Return what `to_records` writes a key or value of these columns with, and its type, of several a struct."""
     found = _Found(df)
-    _, spark_type = found._one_of(role, asked)
-    try:
-        if spark_type is not None:
-            return encoding_for(spark_type, encoding), spark_type
-    except ValueError as cause:
-        found._refused(f"{role}: {cause} ({role}_as)")
-    raise RecordColumnsError("to_records", problems=found.problems)
+    _, spark_type, name = found.encoding(role, asked, encoding)
+    if name is None or spark_type is None:
+        raise RecordColumnsError("to_records", problems=found.problems)
+    return name, spark_type
 
 
 class _Found:
@@ -141,13 +138,20 @@ class _Found:
 
     def encoded(self, role: str, asked: Columns, encoding: Encoding | None) -> Column:
         """Return one or several columns as bytes."""
+        column, _, name = self.encoding(role, asked, encoding)
+        return column if name is None else encode(column, name)
+
+    def encoding(
+        self, role: str, asked: Columns, encoding: Encoding | None
+    ) -> tuple[Column, DataType | None, str | None]:
+        """Return one or several columns, their type and what they are written with; None if there is no such thing."""
         column, spark_type = self._one_of(role, asked)
         if spark_type is None:
-            return column
+            return column, None, None
         try:
-            return encode(column, encoding_for(spark_type, encoding))
+            return column, spark_type, encoding_for(spark_type, encoding)
         except ValueError as cause:
-            return self._refused(f"{role}: {cause} ({role}_as)")
+            return self._refused(f"{role}: {cause} ({role}_as)"), None, None
 
     def topic(self, asked: ColumnOrName) -> Column:
         """Return the column of topics."""

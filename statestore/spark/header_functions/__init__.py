@@ -1,8 +1,7 @@
 """Functions of columns of headers, as Spark's Kafka source gives them; they need no store and no stateful query.
 
-lookups          headers by their keys
+lookups          headers by their keys, and other headers made of headers
 texts            values as what their texts stand for
-changes          other headers made of headers
 chains           a connector's transformations
 conversion       values and all headers as a header converter reads them, in Python
 headers_column   what these are made of
@@ -18,9 +17,18 @@ Users import from here. Imports `connect` and `spark.schema`; no other room of `
 """
 
 from statestore.spark.header_functions.chains import transform_records
-from statestore.spark.header_functions.changes import drop_headers, rename_header, retain_latest, with_header
 from statestore.spark.header_functions.conversion import header_typed, typed_headers
-from statestore.spark.header_functions.lookups import has_header, header_last, header_names, headers_all, headers_to_map
+from statestore.spark.header_functions.lookups import (
+    drop_headers,
+    has_header,
+    header_last,
+    header_names,
+    headers_all,
+    headers_to_map,
+    rename_header,
+    retain_latest,
+    with_header,
+)
 from statestore.spark.header_functions.texts import (
     header_boolean,
     header_date,

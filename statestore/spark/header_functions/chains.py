@@ -15,8 +15,7 @@ from statestore.connect.transforms.connector_config import connector_properties
 from statestore.connect.transforms.header_steps import DropHeaders, InsertHeader
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
 from statestore.connect.transforms.transformation import Step
-from statestore.spark.header_functions.changes import drop_headers, with_header
-from statestore.spark.header_functions.lookups import has_header
+from statestore.spark.header_functions.lookups import drop_headers, has_header, with_header
 from statestore.spark.query_settings import session_header_converter
 
 

@@ -1,8 +1,9 @@
-"""Headers by their keys."""
+"""Headers by their keys, and other headers made of headers."""
 
 from __future__ import annotations
 
-from typing import Final
+from datetime import datetime, timezone
+from typing import Any, Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -11,6 +12,7 @@ from statestore.spark.header_functions.headers_column import (
     checked_key,
     column_of,
     is_unique,
+    last_place,
     last_value,
     named,
     once,
@@ -22,6 +24,15 @@ from statestore.spark.header_functions.headers_column import (
 from statestore.spark.shards.schema import check_choice
 
 _DUPLICATES: Final = ("last", "first", "error")
+_JSON: Final = {
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'",
+    "ignoreNullFields": "false",
+}
+_JSON_TYPES: Final = r"^(timestamp|timestamp_ntz|decimal.*|array<.*|map<.*|struct<.*|variant)\z"
+_JSON_AROUND: Final = r'^\["?|"?\]\z'
+"""What is around a value in a JSON array of it."""
 
 
 def header_last(headers: Column | str, key: str) -> Column:
@@ -72,3 +83,68 @@ def _map_of_unique(held: Column) -> Column:
 
     problem = F.raise_error(once(places_by_key(held), message))
     return F.when(is_unique(held), F.map_from_entries(held)).otherwise(problem)
+
+
+def with_header(headers: Column | str, key: str, value: Any) -> Column:
+    """Return the headers with another one at the end. Older ones of the key stay: see `drop_headers`.
+
+    Args:
+        headers: the column. If it is null, the result has one header.
+        key: of the new header.
+        value: a Column or a Python value; a str is the text itself, no column's name. Bytes are put in as they are,
+            anything else as text in UTF-8, as Kafka's SimpleHeaderConverter prints it: true, 42, 1.0E10. Dates and
+            timestamps are always printed whole, in UTC, as 2017-05-21 and 2017-05-21T00:00:00.000Z (Kafka cuts off
+            midnight, and the day before 1970-01-02; it reads both); microseconds are cut off; datetimes without a zone
+            are in UTC. Arrays, maps and structs are JSON. Null makes a header with a null value.
+    """
+    added = F.struct(F.lit(checked_key(key)).alias("key"), printed(value).alias("value"))
+    return F.concat(present(headers), F.array(added))
+
+
+def drop_headers(headers: Column | str, *keys: str) -> Column:
+    """Return the headers without those of any of these keys. Null stays null."""
+    dropped = [checked_key(key) for key in keys]
+    return F.filter(column_of(headers), lambda header: ~F.coalesce(header["key"].isin(dropped), F.lit(False)))
+
+
+def rename_header(headers: Column | str, key: str, new_key: str) -> Column:
+    """Return the headers with all of one key under another one, in their places. Null stays null."""
+    old, new = checked_key(key), F.lit(checked_key(new_key)).alias("key")
+    return F.transform(
+        column_of(headers),
+        lambda header: F.when(header["key"] == old, F.struct(new, header["value"].alias("value"))).otherwise(header),
+    )
+
+
+def retain_latest(headers: Column | str, key: str | None = None) -> Column:
+    """Return the headers with only the last one of each key, or of one key, in their order. Null stays null."""
+    if key is None:
+        return repeatedly(headers, lambda held: F.when(is_unique(held), held).otherwise(one_of_each(held, last=True)))
+    name = checked_key(key)
+
+    def retained(held: Column) -> Column:
+        return once(
+            last_place(held, name),
+            lambda last: F.filter(held, lambda header, place: ~header["key"].eqNullSafe(name) | (place == last)),
+        )
+
+    return repeatedly(headers, retained)
+
+
+def printed(value: Any) -> Column:
+    """Return a value as the bytes of a header. How depends on its type: only that branch is left in Spark's plan."""
+    if value is None:
+        return F.lit(None).cast("binary")
+    column = value if isinstance(value, Column) else F.lit(_in_utc(value))
+    spark_type = F.typeof(column)
+    plain = column.cast("string")  # of bytes it is the same bytes
+    in_json = F.regexp_replace(F.to_json(F.array(column), _JSON), _JSON_AROUND, F.lit(""))
+    text = F.when(spark_type.rlike(_JSON_TYPES), F.when(column.isNotNull(), in_json)).otherwise(plain)
+    return text.cast("binary")
+
+
+def _in_utc(value: Any) -> Any:
+    """Return a datetime with its zone: Spark would take one without for one of this machine's zone."""
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=timezone.utc)
+    return bytes(value) if isinstance(value, bytearray | memoryview) else value
