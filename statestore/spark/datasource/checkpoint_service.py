@@ -43,7 +43,7 @@ ReadLastBatch = Callable[[str], int]
 """From a checkpoint to its last committed batch. Raises RecoveryError."""
 
 
-class Driver(ABC):
+class AskedDriver(ABC):
     """Who can read a checkpoint."""
 
     def pointers(self, checkpoint: str, batch_id: int) -> list[str]:
@@ -60,7 +60,7 @@ class Driver(ABC):
 
 
 @dataclass(frozen=True)
-class DriverAddress(Driver):
+class DriverAddress(AskedDriver):
     """Where it stands how to ask the driver."""
 
     path: str
@@ -95,7 +95,7 @@ class DriverAddress(Driver):
 
 
 @dataclass(frozen=True)
-class NobodyToAsk(Driver):
+class NobodyToAsk(AskedDriver):
     """Stands for the driver where none can be asked."""
 
     why: str
