@@ -190,7 +190,10 @@ class StateOfShards:
             self._wake_up_at(result.wake_up_ms, fired_ms)
 
     def _wake_up_at(self, time_ms: int | None, fired_ms: int | None) -> None:
-        """Leave one timer, at this time. One that is due is deleted, so that a batch calls no shard twice."""
+        """Leave one timer, at this time. One that is due is deleted, so that a batch calls no shard twice.
+
+        The one that has fired Spark deletes itself, and warns of each that it does not find.
+        """
         waiting = set(self._handle.listTimers())
         for timer_ms in waiting - {time_ms, fired_ms}:
             self._handle.deleteTimer(timer_ms)

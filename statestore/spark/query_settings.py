@@ -70,7 +70,11 @@ def session_header_converter(spark: SparkSession | None) -> HeaderConverter | No
 
 
 def carry(rows: DataFrame, settings: Mapping[str, str], location: str) -> DataFrame:
-    """Return `rows`, such that queries of them run with these settings, the largest number of partitions for all."""
+    """Return `rows`, such that each query of them runs with these settings, unless the session has others by then.
+
+    When it starts, `location`, of a state, is compared with its checkpoint and its sink. Under Connect neither is
+    so: the session itself is set, now. Of several numbers of partitions in one query, the largest holds.
+    """
     spark = rows.sparkSession
     if is_connect(spark):
         _set_in_session(spark, settings)

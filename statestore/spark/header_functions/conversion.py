@@ -234,16 +234,13 @@ class _Conversions:
         if schema.name == LogicalName.DECIMAL:
             return self.values.convert_to_decimal(found, value, scale_of_schema(schema))
         if schema.name in _INSTANTS:
-            name, as_plain = _INSTANTS[schema.name]
-            return as_plain(self._converted(name, found, value))
+            convert, as_plain = _INSTANTS[schema.name]
+            return as_plain(convert(self.values, found, value))
         if schema.type is Type.BYTES:
             return bytes(STRICT.parse_as(Schema.BYTES_SCHEMA, value) if isinstance(value, str) else value)
         if isinstance(value, bytes):
             raise DataException(f"{shape_of(value)} are no {schema.type}: the converter could not read it")
-        return self._converted(_CONVERSIONS[schema.type], found, value)
-
-    def _converted(self, name: str, found: Schema | None, value: Any) -> Any:
-        return getattr(self.values, f"convert_to_{name}")(found, value)
+        return _CONVERSIONS[schema.type](self.values, found, value)
 
 
 def _conversions_of(converter: HeaderConverter) -> _Conversions:
@@ -303,19 +300,22 @@ def _fitting(plain: Any, arrow_type: pa.DataType) -> Any:
     return plain
 
 
-_CONVERSIONS: Final[Mapping[Type, str]] = {
-    Type.INT8: "byte",
-    Type.INT16: "short",
-    Type.INT32: "integer",
-    Type.INT64: "long",
-    Type.FLOAT32: "float",
-    Type.FLOAT64: "double",
-    Type.BOOLEAN: "boolean",
-    Type.STRING: "string",
+_Conversion = Callable[[Any, "Schema | None", Any], Any]
+_CONVERSIONS: Final[dict[Type, _Conversion]] = {
+    Type.INT8: lambda values, schema, value: values.convert_to_byte(schema, value),
+    Type.INT16: lambda values, schema, value: values.convert_to_short(schema, value),
+    Type.INT32: lambda values, schema, value: values.convert_to_integer(schema, value),
+    Type.INT64: lambda values, schema, value: values.convert_to_long(schema, value),
+    Type.FLOAT32: lambda values, schema, value: values.convert_to_float(schema, value),
+    Type.FLOAT64: lambda values, schema, value: values.convert_to_double(schema, value),
+    Type.BOOLEAN: lambda values, schema, value: values.convert_to_boolean(schema, value),
+    Type.STRING: lambda values, schema, value: values.convert_to_string(schema, value),
 }
-"""What the conversions of `Values` are called after `convert_to_`."""
-_INSTANTS: Final[Mapping[str | None, tuple[str, Callable[[Instant], Any]]]] = {
-    LogicalName.DATE: ("date", Instant.to_date),
-    LogicalName.TIME: ("time", lambda time: time.epoch_ms),
-    LogicalName.TIMESTAMP: ("timestamp", Instant.to_datetime),
+_INSTANTS: Final[dict[str | None, tuple[_Conversion, Callable[[Instant], Any]]]] = {
+    LogicalName.DATE: (lambda values, schema, value: values.convert_to_date(schema, value), Instant.to_date),
+    LogicalName.TIME: (lambda values, schema, value: values.convert_to_time(schema, value), lambda time: time.epoch_ms),
+    LogicalName.TIMESTAMP: (
+        lambda values, schema, value: values.convert_to_timestamp(schema, value),
+        Instant.to_datetime,
+    ),
 }

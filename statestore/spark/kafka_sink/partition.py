@@ -146,7 +146,11 @@ def _bytes_of(value: Any) -> bytes:
 
 
 def write_partition(plan: BatchPlan, partition: int, parts: Iterator[pa.RecordBatch | None]) -> PartitionWritten:
-    """Write a partition, unless its marker is there; take all rows in any case: what is above commits with the last."""
+    """Write the rows of a partition, unless its marker says that they are there; `None` in `parts` is their end.
+
+    All rows are taken in any case: what is above commits its state when the last one is taken. Where there is no end,
+    or Kafka refuses, nothing counts, unless KafkaTimeoutError says otherwise.
+    """
     rows, whole, marker, transaction, offset = PartitionRows(), False, None, None, -1
     try:
         for part in parts:
