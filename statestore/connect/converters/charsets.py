@@ -161,8 +161,9 @@ def _named(charset: Charset, *names: str) -> dict[str, Charset]:
     return {name.lower(): charset for name in names}
 
 
+UTF8: Final = Charset(lambda text: _whole(text).encode(), decode_key)
 _UNICODE: Final[dict[str, Charset]] = {
-    **_named(Charset(lambda text: _whole(text).encode(), decode_key), "UTF-8", "UTF8", "unicode-1-1-utf-8"),
+    **_named(UTF8, "UTF-8", "UTF8", "unicode-1-1-utf-8"),
     **_named(_utf16(codecs.BOM_UTF16_BE, "be"), "UTF-16", "UTF_16", "utf16", "unicode", "UnicodeBig"),
     **_named(_utf16(b"", "be"), "UTF-16BE", "UTF_16BE", "ISO-10646-UCS-2", "X-UTF-16BE", "UnicodeBigUnmarked"),
     **_named(_utf16(b"", "le"), "UTF-16LE", "UTF_16LE", "X-UTF-16LE", "UnicodeLittleUnmarked"),

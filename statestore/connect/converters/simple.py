@@ -5,52 +5,17 @@ Source: Kafka Connect's `SimpleHeaderConverter` and `ByteArrayConverter`.
 
 from __future__ import annotations
 
-import codecs
 import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
 from statestore.connect.converters.base import MODE, HeaderConverter
+from statestore.connect.converters.charsets import UTF8
 from statestore.connect.header import header_in_errors
 from statestore.connect.schema import Schema, SchemaAndValue, Type, is_of_type
 from statestore.connect.values.compat import COMPAT
 from statestore.connect.values.strict import STRICT
 from statestore.errors import DataException
-
-_REPLACEMENT: Final = "\ufffd"
-_LENIENT: Final = "statestore.java"
-_LEAD_OF_SURROGATES: Final = 0xED
-
-
-def encode_leniently(text: str) -> bytes:
-    """Return the bytes of a text, with a question mark in place of each half of a surrogate pair without the other."""
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError:
-        paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-        return paired.encode("utf-8", "replace")
-
-
-def decode_leniently(content: bytes) -> str:
-    """Return the text of bytes, with one U+FFFD in place of each sequence that is malformed, or of a surrogate."""
-    return content.decode("utf-8", _LENIENT)
-
-
-def _replace(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeDecodeError)
-    sequence = error.object[error.start : error.start + 3]
-    if sequence[0] != _LEAD_OF_SURROGATES or not _continues(sequence[1:2]):
-        return _REPLACEMENT, error.end
-    # Python replaces each byte of an encoded surrogate.
-    return _REPLACEMENT, error.start + (3 if _continues(sequence[2:3]) else 2)
-
-
-def _continues(byte: bytes) -> bool:
-    return bool(byte) and byte[0] & 0xC0 == 0x80
-
-
-codecs.register_error(_LENIENT, _replace)
-
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -72,7 +37,7 @@ class SimpleHeaderConverter(HeaderConverter):
         try:
             if self.is_strict:
                 return STRICT.parse_string(value.decode("utf-8"))
-            return COMPAT.parse_string(decode_leniently(value))
+            return COMPAT.parse_string(UTF8.decode(value))
         except (DataException, UnicodeDecodeError) as cause:
             what = f"header {key!r}" if key else "a key or value"
             _LOG.warning("%s of topic %r can't be read, its bytes are used as they are: %s", what, topic, cause)
@@ -85,7 +50,7 @@ class SimpleHeaderConverter(HeaderConverter):
         with header_in_errors(key):
             text = (STRICT if self.is_strict else COMPAT).convert_to_string(schema, value)
             assert text is not None, "only None has no text"
-            return _encoded(text) if self.is_strict else encode_leniently(text)
+            return _encoded(text) if self.is_strict else UTF8.encode(text)
 
 
 def _encoded(text: str) -> bytes:

@@ -17,6 +17,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from statestore.connect.converters.charsets import join_surrogates
 from statestore.errors import ConfigException
 
 MAX_TEXT: Final = 256 * 1024
@@ -107,8 +108,7 @@ def _unescape(text: str, number: int) -> str:
             parts.append(_character(piece[1:5], number) + piece[5:])
         else:
             parts.append(_ESCAPES.get(piece[0], piece[0]) + piece[1:])
-    joined = "".join(parts)
-    return joined.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return join_surrogates("".join(parts))
 
 
 def _character(digits: str, number: int) -> str:
