@@ -28,9 +28,8 @@ from statestore.testing.faults import (
 )
 from statestore.testing.faults.disk import FaultyDisk
 from statestore.testing.faults.journal import Firing
-from statestore.testing.faults.judgement import is_explained
 from statestore.testing.faults.local_state import FaultyDatabase
-from statestore.testing.faults.runner import Contents, PlanResult, differences
+from statestore.testing.faults.runner import Contents, PlanResult, differences, is_explained
 from tests.support.soak.fold_query import FoldQuery
 
 POWER_LOSSES = [

@@ -1,4 +1,4 @@
-"""A local disk that fails, fills up, and forgets what was not synced when the power goes.
+"""A local disk that fails, fills up, and forgets what was not synced when the power goes; a durable location on it.
 
 Every operation is noted in the journal before it changes anything, and every sync after it is done. What a loss of
 power takes is worked out from these notes alone.
@@ -10,11 +10,17 @@ import errno
 import os
 import random
 import shutil
+from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
 
+from statestore.errors import LocationError
+from statestore.errors.state import LocationNotWritableError
+from statestore.recovery.location.durable_files import Content, DurableEntry
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.local_disk import LocalDisk
+from statestore.testing.faults.damage import flip_bit, rot
 from statestore.testing.faults.fault import Effect, Point
 from statestore.testing.faults.injector import Injector
 from statestore.testing.faults.journal import FaultJournal
@@ -95,6 +101,55 @@ class FaultyDisk(LocalDisk):
         kept = directory / str(self._journal.count(_KEPT))
         shutil.copyfile(path, kept)
         return str(kept)
+
+
+class FaultyLocation(DurableLocation):
+    """A DurableLocation on a local disk, on both of which the faults of a plan strike. Picklable."""
+
+    def __init__(self, location: str | Path, injector: Injector) -> None:
+        super().__init__(location, disk=FaultyDisk(injector))
+        self._injector = injector
+        self.directory = Path(location)
+
+    def read(self, name: str, max_bytes: int) -> pa.Buffer | None:
+        """Read a file, of which a bit may be wrong."""
+        with self._injector.at(Point.READ, name=name, error=self._unreadable) as fault:
+            data = super().read(name, max_bytes)
+            if data is not None and fault is not None and fault.effect is Effect.CORRUPT:
+                return pa.py_buffer(flip_bit(data.to_pybytes(), fault.amount))
+            return data
+
+    def fetch(self, name: str, path: str | os.PathLike[str], max_bytes: int) -> bool:
+        """Copy a file, of which a bit may be wrong."""
+        with self._injector.at(Point.FETCH, name=name, error=self._unreadable) as fault:
+            found = super().fetch(name, path, max_bytes)
+            if found and fault is not None and fault.effect is Effect.CORRUPT:
+                fetched = Path(path)
+                fetched.write_bytes(flip_bit(fetched.read_bytes(), fault.amount))
+            return found
+
+    def entries(self, directory: str) -> list[DurableEntry]:
+        """List a directory."""
+        with self._injector.at(Point.LIST, directory, error=self._unreadable):
+            return super().entries(directory)
+
+    def delete(self, name: str) -> None:
+        """Delete a file."""
+        with self._injector.at(Point.DELETE, name=name, error=self._not_writable):
+            super().delete(name)
+
+    def _write(self, name: str, content: Content) -> None:
+        """Write a file, which may rot."""
+        with self._injector.at(Point.WRITE, name=name, error=self._not_writable) as fault:
+            super()._write(name, content)
+            if fault is not None and fault.effect is Effect.ROT:
+                rot(self._injector.journal, self.directory, name, fault.amount)
+
+    def _unreadable(self, text: str) -> LocationError:
+        return LocationError(str(self), text)
+
+    def _not_writable(self, text: str) -> LocationError:
+        return LocationNotWritableError(str(self), cause=text)
 
 
 def lose_unsynced(journal: FaultJournal, seed: int) -> list[str]:

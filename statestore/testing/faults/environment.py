@@ -13,12 +13,11 @@ from statestore.errors.harness import QueryHungError
 from statestore.middleware import IngestedRecord
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.testing.faults.damage import damage_local, rot
-from statestore.testing.faults.disk import lose_unsynced
+from statestore.testing.faults.disk import FaultyLocation, lose_unsynced
 from statestore.testing.faults.fault import Effect, Fault, FileKind, Point
 from statestore.testing.faults.injector import DISARMED, POWER_OFF, Injector
 from statestore.testing.faults.journal import FaultJournal
 from statestore.testing.faults.local_state import FaultyLocalDirectory
-from statestore.testing.faults.location import FaultyLocation
 from statestore.testing.faults.plan import FaultPlan
 
 _LOG = logging.getLogger(__name__)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore, RocksDBDatabase
@@ -12,7 +14,7 @@ from statestore.errors import StoreError
 from statestore.errors.state import LocalDiskFullError, LocalStateCorruptedError
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.testing.faults.fault import Effect, Fault, Point
-from statestore.testing.faults.injector import Injector
+from statestore.testing.faults.injector import Injector, MakeError
 
 
 class FaultyLocalDirectory(LocalDirectory):
@@ -24,8 +26,7 @@ class FaultyLocalDirectory(LocalDirectory):
 
     def open_database(self, path: Path, families: Sequence[str]) -> RocksDBDatabase:
         """Open a database, which may fail, now or later."""
-        with self._injector.at(Point.OPEN_DATABASE, str(path), error=_Failure(str(path))) as fault:
-            _raise_for(fault, self._injector, str(path))
+        with _struck(self._injector, str(path), str(path), Point.OPEN_DATABASE):
             return FaultyDatabase(super().open_database(path, families), self._injector)
 
 
@@ -46,7 +47,7 @@ class FaultyDatabase(RocksDBDatabase):
         if self._db is None:
             return
         try:
-            with self._injector.at(Point.CLOSE_DATABASE, self.path, error=_Failure(self.path)) as fault:
+            with self._injector.at(Point.CLOSE_DATABASE, self.path, error=_failure(self.path)) as fault:
                 super().close(compacted=compacted)
                 _raise_for(fault, self._injector, self.path)
         finally:
@@ -58,54 +59,49 @@ class FaultyByteStore(RocksDBByteStore):
 
     def __init__(self, store: RocksDBByteStore, injector: Injector, path: str) -> None:
         self.__dict__ = store.__dict__
-        self._injector = injector
-        self._where = path
+        self._struck: Callable[[Point], AbstractContextManager[None]] = partial(_struck, injector, path, self.name)
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, unless a fault strikes."""
-        with self._injector.at(Point.READ_DATABASE, self._where, error=_Failure(self.name)) as fault:
-            _raise_for(fault, self._injector, self._where)
+        with self._struck(Point.READ_DATABASE):
             return super().get(key)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the value of each key, unless a fault strikes."""
-        with self._injector.at(Point.READ_DATABASE, self._where, error=_Failure(self.name)) as fault:
-            _raise_for(fault, self._injector, self._where)
+        with self._struck(Point.READ_DATABASE):
             return super().get_many(keys)
 
     def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
         """Yield pairs, unless a fault strikes."""
-        with self._injector.at(Point.READ_DATABASE, self._where, error=_Failure(self.name)) as fault:
-            _raise_for(fault, self._injector, self._where)
+        with self._struck(Point.READ_DATABASE):
             return super().range(start, end, reverse=reverse)
 
     def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
         """Return the pairs of each range, unless a fault strikes."""
-        with self._injector.at(Point.READ_DATABASE, self._where, error=_Failure(self.name)) as fault:
-            _raise_for(fault, self._injector, self._where)
+        with self._struck(Point.READ_DATABASE):
             return super().range_many(ranges)
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of `key`, unless a fault strikes."""
-        with self._injector.at(Point.WRITE_DATABASE, self._where, error=_Failure(self.name)) as fault:
-            _raise_for(fault, self._injector, self._where)
+        with self._struck(Point.WRITE_DATABASE):
             super().put(key, value)
 
     def write(self, changes: Iterable[Change]) -> None:
         """Apply changes, unless a fault strikes."""
-        with self._injector.at(Point.WRITE_DATABASE, self._where, error=_Failure(self.name)) as fault:
-            _raise_for(fault, self._injector, self._where)
+        with self._struck(Point.WRITE_DATABASE):
             super().write(changes)
 
 
-class _Failure:
-    """Makes the error that RocksDB's own failures become."""
+def _failure(store: str) -> MakeError:
+    """Return what makes the error that RocksDB's own failures become."""
+    return lambda text: StoreError(store, f"RocksDB: IO error: {text}")
 
-    def __init__(self, store: str) -> None:
-        self._store = store
 
-    def __call__(self, text: str) -> StoreError:
-        return StoreError(self._store, f"RocksDB: IO error: {text}")
+@contextmanager
+def _struck(injector: Injector, path: str, store: str, point: Point) -> Iterator[None]:
+    with injector.at(point, path, error=_failure(store)) as fault:
+        _raise_for(fault, injector, path)
+        yield
 
 
 def _raise_for(fault: Fault | None, injector: Injector, path: str) -> None:
