@@ -5,7 +5,7 @@ topology_test_driver
 topics, topic_logs, store_access
                 what a test puts in and reads: topics and stores
 pytest_plugin   the fixture of it
-kafka_broker    a broker; jars, jar_checksums: the jars for it
+kafka_broker    a broker; jars: the jars for it
 faults/         queries under faults; soak: many of them
 
 Imports all layers below but `spark`; nothing imports it. `jars` and `soak` are started by `python -m`, so this

@@ -93,12 +93,12 @@ class DriverRun:
 
     def pipe(self, topic: str, records: Iterator[PipedRecord]) -> None:
         """Process records of a topic, after each what it led to. Raises UnknownTopicError if no source reads it."""
-        with self._piping(topic):
+        with self._working(topic):
             self._process(self._commit_each(topic, records))
 
     def pipe_micro_batch(self, topic: str, records: Iterator[PipedRecord]) -> None:
         """Process records of a topic, commit them together, then process what they led to. Raises UnknownTopicError."""
-        with self._piping(topic):
+        with self._working(topic):
             first = self._state.progress.offsets.get(topic, 0)
             batch = [(topic, _PARTITION, first + number, *record) for number, record in enumerate(records)]
             self._is_running = True
@@ -113,16 +113,17 @@ class DriverRun:
             self._process(self._commit_each())
 
     @contextmanager
-    def _piping(self, topic: str) -> Iterator[None]:
+    def _working(self, topic: str | None = None) -> Iterator[None]:
+        """Let the task work inside of the `with`, on records of `topic` if there are some."""
         self._require_ready()
-        if topic not in self._reads and not self._reads_all:
+        if topic is not None and topic not in self._reads and not self._reads_all:
             raise UnknownTopicError(topic=topic, sources=sorted(self._reads))
         self._commit_state()  # what the test itself wrote is not part of what comes next
         try:
             yield
         except BaseException as failure:
             # What the input itself raises comes between two records: it is no failure of the topology.
-            if self._is_running:
+            if self._is_running or topic is None:
                 self._fail(failure)
             raise
         finally:
@@ -130,18 +131,11 @@ class DriverRun:
 
     def advance_wall_clock(self, advance_ms: int) -> None:
         """Let the wall clock go on, run the punctuators that become due, and process what they led to."""
-        self._require_ready()
-        self._commit_state()
-        self._is_running = True
-        try:
+        with self._working():
+            self._is_running = True
             self._task.advance_wall_clock(self._state.context.system_time_ms + advance_ms)
             self._commit()
             self._process(self._commit_each())
-        except BaseException as failure:
-            self._fail(failure)
-            raise
-        finally:
-            self._state.context.leave_record(_OUTSIDE_MS)
 
     def readable(self, topic: str) -> ReadableTopic | None:
         """Return the records of a topic, None if there never were any."""

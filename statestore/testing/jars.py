@@ -3,7 +3,11 @@
 All come from the Java registry through Apache Ivy, whose jar pyspark ships, so neither Maven nor docker is needed. A
 set of jars is one directory below $STATESTORE_JARS (default: statestore/jars in the user's cache directory). It appears
 by one rename when all of it is there: a directory that exists is complete, and is used without asking anybody. Its jars
-must have the checksums that are recorded in `jars.sha256`, each time that a process first uses it.
+must have the checksums that are recorded in `jars.sha256`, each time that a process first uses it. That file is
+
+    line := sha256:hex[64] "  " jar_set "/" jar
+
+as `sha256sum` has it, so that a directory of sets can be checked with that as well.
 
 `python -m statestore.testing.jars` resolves the sets that go with the installed Spark and prints where they are. With
 `--record` it records the checksums of all sets instead of checking them: for who moves a version, with an empty
@@ -20,15 +24,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from subprocess import PIPE, STDOUT
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from statestore.errors import HarnessError
-from statestore.errors.harness import JarsUnavailableError, JavaNotFoundError
-from statestore.testing.jar_checksums import check_jars, write_record
+from statestore.errors.harness import JarChecksumError, JarsUnavailableError, JavaNotFoundError
 
 __all__ = ["connector_jars"]
 
@@ -41,6 +44,8 @@ _DELTA_SPARK, _DELTA_VERSION = "4.2", "4.4.0"
 # A first resolve takes about a minute; a registry that hangs must not hold up a test run for ever.
 _RESOLVE_TIMEOUT_S = 900
 _OUTPUT_TAIL_LINES = 30
+RECORD: Final = Path(__file__).with_name("jars.sha256")
+_CHUNK_BYTES: Final = 1 << 20
 
 SHORT_LIVED_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Options of JVMs that live for seconds or minutes and share few cores: an optimising compiler does not pay off."""
@@ -73,8 +78,10 @@ class _JarSet(NamedTuple):
         return _cache_directory() / f"{self.name}-{digest[:12]}"
 
 
-def _jar(org: str, name: str, version: str) -> str:
-    return f'    <dependency org="{org}" name="{name}" rev="{version}" conf="default"/>\n'
+def _jar(org: str, name: str, version: str, *, alone: bool = False) -> str:
+    """Name a jar, with all that it needs, or alone."""
+    transitive = ' transitive="false"' if alone else ""
+    return f'    <dependency org="{org}" name="{name}" rev="{version}" conf="default"{transitive}/>\n'
 
 
 def _of_kafka(name: str) -> str:
@@ -120,20 +127,16 @@ _KAFKA_STREAMS = _JarSet(
 # The run time of Connect is a cluster's, with a web server and much else; of it, only its converter of bytes is run.
 _CONNECT = _JarSet(
     f"kafka-connect-{KAFKA_VERSION}",
-    f"""\
-    <dependency org="org.apache.kafka" name="connect-api" rev="{KAFKA_VERSION}" conf="default"/>
-    <dependency org="org.apache.kafka" name="connect-json" rev="{KAFKA_VERSION}" conf="default"/>
-    <dependency org="org.apache.kafka" name="connect-transforms" rev="{KAFKA_VERSION}" conf="default"/>
-    <dependency org="org.apache.kafka" name="connect-runtime" rev="{KAFKA_VERSION}" conf="default" transitive="false"/>
-    <dependency org="org.slf4j" name="slf4j-nop" rev="1.7.36" conf="default"/>
-""",
+    "".join(map(_of_kafka, ("connect-api", "connect-json", "connect-transforms")))
+    + _jar("org.apache.kafka", "connect-runtime", KAFKA_VERSION, alone=True)
+    + _jar("org.slf4j", "slf4j-nop", "1.7.36"),
 )
 
 # What else it asks for, a path of the filesystem does not need: catalogs, and readers without Spark.
 _DELTA = _JarSet(
     f"delta-{_DELTA_VERSION}",
     "".join(
-        f'    <dependency org="io.delta" name="{name}" rev="{_DELTA_VERSION}" conf="default" transitive="false"/>\n'
+        _jar("io.delta", name, _DELTA_VERSION, alone=True)
         for name in (f"delta-spark_{_DELTA_SPARK}_2.13", "delta-storage")
     ),
 )
@@ -144,10 +147,7 @@ _checked: set[Path] = set()
 
 
 def broker_jars() -> Path:
-    """The directory of the jars that a Kafka broker and its command line tools need on their class path.
-
-    Raises JarsUnavailableError if they are not on this machine and can't be resolved, and JarChecksumError.
-    """
+    """The directory of the jars that a Kafka broker and its command line tools need on their class path."""
     return _directory_of(_BROKER)
 
 
@@ -160,27 +160,17 @@ def connector_jars() -> list[Path]:
 
 
 def delta_jars() -> list[Path]:
-    """The jars to name in `spark.jars` for tables of Delta Lake, ordered by name.
-
-    There are none if the installed Spark is not the one that they are for.
-    Raises JarsUnavailableError if they are not on this machine and can't be resolved, and JarChecksumError.
-    """
+    """The jars to name in `spark.jars` for tables of Delta Lake; none if the installed Spark is not theirs."""
     return sorted(_directory_of(_DELTA).glob("*.jar")) if _spark_release() == _DELTA_SPARK else []
 
 
 def kafka_streams_jars() -> Path:
-    """The directory of the jars to run Kafka Streams on its test driver, without a broker.
-
-    Raises JarsUnavailableError if they are not on this machine and can't be resolved, and JarChecksumError.
-    """
+    """The directory of the jars to run Kafka Streams on its test driver, without a broker."""
     return _directory_of(_KAFKA_STREAMS)
 
 
 def connect_jars() -> Path:
-    """The directory of the jars of Kafka Connect's schemas, converters and transforms.
-
-    Raises JarsUnavailableError if they are not on this machine and can't be resolved, and JarChecksumError.
-    """
+    """The directory of the jars of Kafka Connect's schemas, converters and transforms."""
     return _directory_of(_CONNECT)
 
 
@@ -210,7 +200,7 @@ def _cache_directory() -> Path:
 def _directory_of(jar_set: _JarSet) -> Path:
     directory = _ensure_directory(jar_set, is_checked=True)
     if directory not in _checked:
-        check_jars(jar_set.name, directory)
+        _check_jars(jar_set.name, directory)
         _checked.add(directory)
     return directory
 
@@ -223,9 +213,52 @@ def _ensure_directory(jar_set: _JarSet, *, is_checked: bool) -> Path:
         with tempfile.TemporaryDirectory(prefix=".resolving-", dir=directory.parent) as work:
             jars = _resolve(jar_set, Path(work))
             if is_checked:
-                check_jars(jar_set.name, jars)
+                _check_jars(jar_set.name, jars)
             _publish(jars, directory)
     return directory
+
+
+def _checksums_of(directory: Path) -> dict[str, str]:
+    """Return the SHA-256 of each jar in a directory, by its name."""
+    return {path.name: _checksum(path) for path in sorted(directory.glob("*.jar"))}
+
+
+def _check_jars(jar_set: str, directory: Path) -> None:
+    """Raise JarChecksumError for a jar in `directory` that is not as recorded of the set, is missing or too many."""
+    expected, found = read_record().get(jar_set, {}), _checksums_of(directory)
+    for jar in sorted(expected.keys() | found.keys()):
+        if expected.get(jar) != found.get(jar):
+            raise JarChecksumError(
+                jar, jar_set=jar_set, directory=str(directory), expected=expected.get(jar), found=found.get(jar)
+            )
+
+
+def read_record() -> dict[str, dict[str, str]]:
+    """Return what is recorded: checksums by jar, by set."""
+    sets: dict[str, dict[str, str]] = {}
+    for line in RECORD.read_text(encoding="ascii").splitlines():
+        checksum, _, path = line.partition("  ")
+        jar_set, _, jar = path.partition("/")
+        sets.setdefault(jar_set, {})[jar] = checksum
+    return sets
+
+
+def _write_record(sets: Mapping[str, Path]) -> None:
+    """Record the jars of all sets, each in its directory, as they are now."""
+    lines = (
+        f"{checksum}  {jar_set}/{jar}\n"
+        for jar_set, directory in sorted(sets.items())
+        for jar, checksum in _checksums_of(directory).items()
+    )
+    RECORD.write_text("".join(lines), encoding="ascii")
+
+
+def _checksum(path: Path) -> str:
+    hashed = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            hashed.update(chunk)
+    return hashed.hexdigest()
 
 
 def _resolve(jar_set: _JarSet, work: Path) -> Path:
@@ -285,7 +318,7 @@ def _main(arguments: Sequence[str] | None = None) -> int:
             directory = _ensure_directory(jar_set, is_checked=False) if asked.record else _directory_of(jar_set)
             print(f"{jar_set.name}: {directory}", flush=True)
         if asked.record:
-            write_record({jar_set.name: jar_set.directory for jar_set in _ALL})
+            _write_record({jar_set.name: jar_set.directory for jar_set in _ALL})
     except HarnessError as exc:
         print(exc, file=sys.stderr)
         return 1

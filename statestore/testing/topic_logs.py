@@ -40,16 +40,10 @@ class ReadableTopic(Protocol):
         ...
 
 
-class OutputLog:
+class OutputLog(deque[SinkFields]):
     """What sinks wrote to a topic."""
 
-    def __init__(self) -> None:
-        self._unread: deque[SinkFields] = deque()
-        self.append = self._unread.append
-        self.take = self._unread.popleft
-
-    def __len__(self) -> int:
-        return len(self._unread)
+    take = deque.popleft
 
 
 class StoreLog(Changelog):

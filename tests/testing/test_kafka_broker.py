@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from statestore.errors.harness import JarChecksumError, JarsUnavailableError, JavaNotFoundError, KafkaBrokerError
-from statestore.testing import jar_checksums, jars
+from statestore.testing import jars
 from statestore.testing.jars import KAFKA_VERSION, broker_jars, connector_jars, kafka_streams_jars
 from statestore.testing.kafka_broker import KafkaBroker
 
@@ -29,15 +29,15 @@ mkdir "${pattern%/*}"
 : >"${pattern%/*}/one-1.0.jar"
 """
 EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
-JAR_SETS = list(jar_checksums.read_record())
+JAR_SETS = list(jars.read_record())
 FAILS_HALF_WAY = RESOLVES + "echo 'no route to host'\nexit 1\n"
 
 
 @pytest.fixture
 def jar_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("STATESTORE_JARS", str(tmp_path / "jars"))
-    monkeypatch.setattr(jar_checksums, "RECORD", tmp_path / "jars.sha256")
-    jar_checksums.RECORD.write_text("".join(f"{EMPTY_SHA256}  {name}/one-1.0.jar\n" for name in JAR_SETS))
+    monkeypatch.setattr(jars, "RECORD", tmp_path / "jars.sha256")
+    jars.RECORD.write_text("".join(f"{EMPTY_SHA256}  {name}/one-1.0.jar\n" for name in JAR_SETS))
     return tmp_path / "jars"
 
 
@@ -84,7 +84,7 @@ def test_what_is_resolved_must_be_what_is_recorded(
 ) -> None:
     install_java(RESOLVES, tmp_path / "java", monkeypatch)
     name = f"kafka-broker-{KAFKA_VERSION}"
-    jar_checksums.RECORD.write_text(f"{'0' * 64}  {name}/one-1.0.jar\n")
+    jars.RECORD.write_text(f"{'0' * 64}  {name}/one-1.0.jar\n")
     with pytest.raises(JarChecksumError) as raised:
         broker_jars()
     refused = raised.value
@@ -129,13 +129,13 @@ def test_the_record_is_written_anew_on_demand_only(
     jar_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install_java(RESOLVES, tmp_path / "java", monkeypatch)
-    recorded = jar_checksums.RECORD.read_text()
-    jar_checksums.RECORD.write_text("")
+    recorded = jars.RECORD.read_text()
+    jars.RECORD.write_text("")
     assert jars._main([]) == 1
     assert "one-1.0.jar" in capsys.readouterr().err
-    assert jar_checksums.RECORD.read_text() == ""
+    assert jars.RECORD.read_text() == ""
     assert jars._main(["--record"]) == 0
-    assert sorted(jar_checksums.RECORD.read_text().splitlines()) == sorted(recorded.splitlines())
+    assert sorted(jars.RECORD.read_text().splitlines()) == sorted(recorded.splitlines())
     assert jars._main([]) == 0
 
 
