@@ -3,7 +3,7 @@
     python benchmarks/growth.py                          all parts
     python benchmarks/growth.py keys batches             some
     python benchmarks/growth.py --small                  sizes for a look: what is slow is left out
-    python benchmarks/growth.py --write                  and write table and plot into docs, from all that was measured
+    python benchmarks/growth.py --write                  and write ratios and plot into docs, from all that was measured
 
 Each part measures all its sizes in turn, several rounds, in one process, so that a slow minute strikes all of them.
 Times are CPU time of all threads, compaction and uploads among them. Of each size there is the least, which other work
@@ -283,10 +283,22 @@ def table(growth: Growth) -> str:
         for name, row in growth.series.items()
         if not OFF_THE_PAGE.search(name)
     ]
+    return f"{_heading(growth)}\n\n" + "\n".join([*lines, "", *_ratios(growth)]) + "\n"
+
+
+def summary(growth: Growth) -> str:
+    """Return of a part, as Markdown, what its figures come to; the plot has them."""
+    return f"{_heading(growth)}\n\n" + "\n".join(_ratios(growth)) + "\n"
+
+
+def _heading(growth: Growth) -> str:
+    return f"{growth.title[0].upper()}{growth.title[1:]}; {growth.unit}:"
+
+
+def _ratios(growth: Growth) -> list[str]:
     ratios = {name: ratio for name, ratio in growth.ratios.items() if not OFF_THE_PAGE.search(name)}
-    lines += ["", *(f"- {name}: {ratio:.2f}" for name, ratio in ratios.items())]
-    lines += [f"- {name}: {note}" for name, note in growth.notes.items()]
-    return f"{growth.title[0].upper()}{growth.title[1:]}; {growth.unit}:\n\n" + "\n".join(lines) + "\n"
+    found = [f"- {name}: {ratio:.2f}" for name, ratio in ratios.items()]
+    return found + [f"- {name}: {note}" for name, note in growth.notes.items()]
 
 
 def parts_of(asked: argparse.Namespace) -> dict[str, Callable[[Path], Growth]]:
@@ -321,9 +333,9 @@ def write_results(found: Iterable[tuple[str, Growth]]) -> dict[str, Any]:
 
 
 def write_pages(held: Mapping[str, Any]) -> None:
-    """Write the tables of all that was measured into docs/scale.md, and draw docs/growth.svg."""
+    """Write what all that was measured comes to into docs/scale.md, and draw docs/growth.svg."""
     growths = [Growth(**held[name]) for name in PARTS if name in held]
-    write_page(ROOT / "docs" / "scale.md", "\n".join(map(table, growths)), "benchmarks/growth.py")
+    write_page(ROOT / "docs" / "scale.md", "\n".join(map(summary, growths)), "benchmarks/growth.py")
     python = environment_python(BUILD / "environment")
     drawn = ROOT / "docs" / "growth.svg"
     subprocess.run([str(python), str(ROOT / "benchmarks" / "growth_plot.py"), str(RESULTS), str(drawn)], check=True)
