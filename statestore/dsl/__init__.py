@@ -1,6 +1,7 @@
 """Kafka Streams' DSL in Python, with headers: a StreamsBuilder whose `build` gives a Topology.
 
-streams_builder   where a program begins; kstream, ktable: what its steps return
+streams_builder   where a program begins; kstream, ktable: what its steps return; branched_stream: branches
+functions         what users' functions take
 aggregates        streams that can be aggregated; aggregations: what is kept of a key's records
 joins             of streams and tables; join_serdes: what their stores hold
 windows           which windows a record belongs to

@@ -8,6 +8,8 @@ from typing import Any
 
 from statestore.dsl.aggregates.grouped_stream import KGroupedStream
 from statestore.dsl.aggregates.several_aggregates import RowSerde, common_serde
+from statestore.dsl.branched_stream import BranchedKStream
+from statestore.dsl.functions import checked, of_key_and
 from statestore.dsl.header_policy import PolicyLike
 from statestore.dsl.joins.joined import Joined, StreamJoined
 from statestore.dsl.joins.stream_joins import (
@@ -38,8 +40,10 @@ from statestore.dsl.processors.stateless import (
     filtered,
     filtered_out,
     peeked,
+    shown,
     with_key,
     with_key_and_value,
+    with_keys_and_values,
     with_value,
     with_values,
 )
@@ -71,23 +75,30 @@ class KStream(Staged):
 
     def filter(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
         """Return the records for which a predicate of key and value is true."""
+        checked("filter()", predicate, "key", "value")
         return self._step("KSTREAM-FILTER-", name, partial(Stateless, filtered, predicate), self._value_serde)
 
     def filter_not(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
         """Return the records for which a predicate of key and value is false."""
+        checked("filter_not()", predicate, "key", "value")
         return self._step("KSTREAM-FILTER-", name, partial(Stateless, filtered_out, predicate), self._value_serde)
 
     def map_values(
-        self, mapper: Callable[[Any], Any], *, value_serde: Serde[Any] | None = None, name: str | None = None
+        self, mapper: Callable[..., Any], *, value_serde: Serde[Any] | None = None, name: str | None = None
     ) -> KStream:
-        """Return the records with other values; a `value_serde` of None is not known."""
-        return self._step("KSTREAM-MAPVALUES-", name, partial(Stateless, with_value, mapper), value_serde)
+        """Return the records with other values, a function of the value, or of key and value; keys stay.
+
+        A `value_serde` of None is not known.
+        """
+        step = partial(Stateless, with_value, of_key_and("map_values()", mapper, "value"))
+        return self._step("KSTREAM-MAPVALUES-", name, step, value_serde)
 
     def flat_map_values(
-        self, mapper: Callable[[Any], Iterable[Any]], *, value_serde: Serde[Any] | None = None, name: str | None = None
+        self, mapper: Callable[..., Iterable[Any]], *, value_serde: Serde[Any] | None = None, name: str | None = None
     ) -> KStream:
-        """Return a record for each of the values that a function makes of one."""
-        return self._step("KSTREAM-FLATMAPVALUES-", name, partial(Stateless, with_values, mapper), value_serde)
+        """Return a record for each of the values that a function of the value, or of key and value, makes of one."""
+        step = partial(Stateless, with_values, of_key_and("flat_map_values()", mapper, "value"))
+        return self._step("KSTREAM-FLATMAPVALUES-", name, step, value_serde)
 
     def map(
         self,
@@ -98,14 +109,20 @@ class KStream(Staged):
         name: str | None = None,
     ) -> KStream:
         """Return the records with other keys and values. What comes after must not need state, as with `select_key`."""
-        return self._step(
-            "KSTREAM-MAP-",
-            name,
-            partial(Stateless, with_key_and_value, mapper),
-            value_serde,
-            key_serde,
-            is_rekeyed=True,
-        )
+        step = partial(Stateless, with_key_and_value, checked("map()", mapper, "key", "value"))
+        return self._step("KSTREAM-MAP-", name, step, value_serde, key_serde, is_rekeyed=True)
+
+    def flat_map(
+        self,
+        mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]],
+        *,
+        key_serde: Serde[Any] | None = None,
+        value_serde: Serde[Any] | None = None,
+        name: str | None = None,
+    ) -> KStream:
+        """Return a record for each of the pairs of key and value that a function of both makes of one; see `map`."""
+        step = partial(Stateless, with_keys_and_values, checked("flat_map()", mapper, "key", "value"))
+        return self._step("KSTREAM-FLATMAP-", name, step, value_serde, key_serde, is_rekeyed=True)
 
     def select_key(
         self, mapper: Callable[[Any, Any], Any], *, key_serde: Serde[Any] | None = None, name: str | None = None
@@ -115,18 +132,26 @@ class KStream(Staged):
         A record stays in the shard of its first key, so what comes after must not need state: group_by_key() and joins
         raise TopologyError. Give the DataFrame the key to group by, before stateful().
         """
-        return self._step(
-            "KSTREAM-KEY-SELECT-",
-            name,
-            partial(Stateless, with_key, mapper),
-            self._value_serde,
-            key_serde,
-            is_rekeyed=True,
-        )
+        step = partial(Stateless, with_key, checked("select_key()", mapper, "key", "value"))
+        return self._step("KSTREAM-KEY-SELECT-", name, step, self._value_serde, key_serde, is_rekeyed=True)
 
     def peek(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> KStream:
         """Return the same records, each shown to a function of key and value on its way."""
-        return self._step("KSTREAM-PEEK-", name, partial(Stateless, peeked, action), self._value_serde)
+        step = partial(Stateless, peeked, checked("peek()", action, "key", "value"))
+        return self._step("KSTREAM-PEEK-", name, step, self._value_serde)
+
+    def foreach(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> None:
+        """Show each record to a function of key and value, again if its batch is retried; nothing comes after it."""
+        step = partial(Stateless, shown, checked("foreach()", action, "key", "value"))
+        self._step("KSTREAM-FOREACH-", name, step, None)
+
+    def split(self, *, name: str | None = None) -> BranchedKStream[KStream]:
+        """Return the stream to be split into branches, each record in the first one whose predicate it meets.
+
+        split().branch(is_large, name="large").default_branch(name="rest") returns the streams of both by their names,
+        which begin with that of the split.
+        """
+        return BranchedKStream(self._stage, partial(KStream, is_rekeyed=self._is_rekeyed), name)
 
     def merge(self, other: KStream, *, name: str | None = None) -> KStream:
         """Return the records of both streams, in the order in which they are processed."""
@@ -193,7 +218,7 @@ class KStream(Staged):
         if isinstance(by, str):
             return OfHeader(by)
         if callable(by):
-            return OfFunction(by)
+            return OfFunction(checked("deduplicate(by=)", by, "key", "value"))
         columns, values = tuple(by), self._value_serde
         if not columns:
             raise ValueError("by must name a column at least; None makes all records of a key the same")
@@ -227,6 +252,8 @@ class KStream(Staged):
         **named: Any,
     ) -> KStream:
         """Return what a function of both values makes of each record and what it finds on the other side.
+
+        A joiner takes both values, or the record's key before them.
 
         join(stream, joiner, windows, joined): records of the same key whose timestamps are within `windows`, each pair
         once, with the later timestamp of both. `joined`, a StreamJoined, says how they are kept.
@@ -313,6 +340,7 @@ class KStream(Staged):
         require_kind("other", other, KStream)
         for side in (self, other):
             side._refuse_rekeyed(f"{kind.value}()")
+        joiner = _with_key(kind, joiner)
         stored = joined or StreamJoined()
         node = add_stream_join(self._stage, other._stage, kind, joiner, windows, stored, options)
         key_serde = stored.key_serde or self._key_serde or other._key_serde
@@ -322,7 +350,7 @@ class KStream(Staged):
         self, kind: JoinKind, options: JoinOptions, other: KTable[Any], joiner: Joiner, joined: Joined | None = None
     ) -> KStream:
         self._refuse_rekeyed(f"{kind.value}()")
-        waits = joined or Joined()
+        joiner, waits = _with_key(kind, joiner), joined or Joined()
         node = add_table_join(self._stage, other._stage, other._plan, kind, joiner, waits, options)
         return KStream(Stage(self._graph, node, waits.key_serde or self._key_serde, options.value_serde))
 
@@ -334,6 +362,8 @@ class KStream(Staged):
         key_selector: Callable[[Any, Any], Any],
         joiner: Joiner,
     ) -> KStream:
+        checked(f"{kind.value}()", key_selector, "key", "value")
+        joiner = _with_key(kind, joiner)
         node = add_global_table_join(self._stage, other.stage, other.view, key_selector, kind, joiner, options)
         stage = Stage(self._graph, node, self._key_serde, options.value_serde)
         return KStream(stage, is_rekeyed=self._is_rekeyed)
@@ -357,5 +387,10 @@ class KStream(Staged):
         if self._is_rekeyed:
             raise TopologyError(
                 f"{what} after a step that changes keys: a record stays in the shard of its first key. Give "
-                "the DataFrame the key to group by, before stateful(), and leave the step out"
+                "the DataFrame the key to group by, before stateful(), and leave the step out. A map() that keeps "
+                "the key is map_values() with a function of key and value"
             )
+
+
+def _with_key(kind: JoinKind, joiner: Joiner) -> Joiner:
+    return of_key_and(f"{kind.value}()", joiner, "left value", "right value")

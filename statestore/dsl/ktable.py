@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from statestore.dsl.functions import checked, of_key_and
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
 from statestore.dsl.joins.stream_joins import JoinKind, require_kind
 from statestore.dsl.joins.table_joins import TableSide, add_table_table_join
@@ -59,7 +60,9 @@ class KTable(Staged, Generic[Stream]):
         name: str | None = None,
     ) -> KTable[Stream]:
         """Return the keys for which a predicate of key and value is true; of others it says that they are gone."""
-        return self._computed(_FILTER, name, _Kept(predicate, True), materialized, self._value_serde, is_filter=True)
+        return self._computed(
+            _FILTER, name, _Kept("filter()", predicate, True), materialized, self._value_serde, is_filter=True
+        )
 
     def filter_not(
         self,
@@ -69,18 +72,21 @@ class KTable(Staged, Generic[Stream]):
         name: str | None = None,
     ) -> KTable[Stream]:
         """Return the keys for which a predicate of key and value is false; of others it says that they are gone."""
-        return self._computed(_FILTER, name, _Kept(predicate, False), materialized, self._value_serde, is_filter=True)
+        return self._computed(
+            _FILTER, name, _Kept("filter_not()", predicate, False), materialized, self._value_serde, is_filter=True
+        )
 
     def map_values(
         self,
-        mapper: Callable[[Any], Any],
+        mapper: Callable[..., Any],
         *,
         value_serde: Serde[Any] | None = None,
         materialized: Materialized | None = None,
         name: str | None = None,
     ) -> KTable[Stream]:
-        """Return the table with other values; one that the function makes None is gone."""
-        return self._computed(_MAP_VALUES, name, _OfValue(mapper), materialized, value_serde, is_filter=False)
+        """Return the table with other values, a function of the value, or of key and value; those of None are gone."""
+        function = of_key_and("map_values()", mapper, "value")
+        return self._computed(_MAP_VALUES, name, function, materialized, value_serde, is_filter=False)
 
     def suppress(self, suppressed: Suppressed) -> KTable[Stream]:
         """Return the table with its changes held back: of several changes of a key the last one goes on.
@@ -209,6 +215,7 @@ class KTable(Staged, Generic[Stream]):
         name: str | None,
     ) -> KTable[Stream]:
         require_kind("other", other, KTable)
+        checked(f"{kind.value}()", joiner, "left value", "right value")
         kept = None if materialized is None else Materialized.of(materialized).or_serdes(self._key_serde, value_serde)
         sides = TableSide(self._stage, self._plan), TableSide(other._stage, other._plan)
         node, plan = add_table_table_join(*sides, kind, joiner, kept, HeaderPolicy.of(headers), name)
@@ -273,21 +280,11 @@ class KTable(Staged, Generic[Stream]):
 class _Kept:
     """The value of a key that a predicate is `wanted` to be of; None of others."""
 
-    def __init__(self, predicate: Callable[[Any, Any], Any], wanted: bool) -> None:
-        self._predicate, self._wanted = predicate, wanted
+    def __init__(self, what: str, predicate: Callable[[Any, Any], Any], wanted: bool) -> None:
+        self._predicate, self._wanted = checked(what, predicate, "key", "value"), wanted
 
     def __call__(self, key: Any, value: Any) -> Any:
         return value if bool(self._predicate(key, value)) is self._wanted else None
-
-
-class _OfValue:
-    """A function of key and value that looks at the value alone."""
-
-    def __init__(self, mapper: Callable[[Any], Any]) -> None:
-        self._mapper = mapper
-
-    def __call__(self, key: Any, value: Any) -> Any:
-        return self._mapper(value)
 
 
 class GlobalKTable:

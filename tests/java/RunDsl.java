@@ -10,6 +10,7 @@ import java.util.*;
 import java.util.function.Function;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
@@ -172,6 +173,14 @@ public final class RunDsl {
             case "emit_strategy" -> emitStrategy(of, text(statement, "on"));
             case "count", "reduce", "aggregate" -> aggregated(of, statement);
             case "suppress" -> ((KTable) of).suppress(suppressed(statement));
+            case "branch" -> {
+                ((BranchedKStream) of).branch(predicate(statement), branched(statement));
+                yield null;
+            }
+            case "default_branch" -> {
+                ((BranchedKStream) of).defaultBranch(branched(statement));
+                yield null;
+            }
             default -> of instanceof KTable table ? ofTable(table, statement) : ofStream((KStream) of, statement);
         };
     }
@@ -187,19 +196,49 @@ public final class RunDsl {
                 yield of(statement, named -> of.filterNot(test, named), () -> of.filterNot(test));
             }
             case "map_values" -> {
-                ValueMapper map = mapper(statement);
-                yield of(statement, named -> of.mapValues(map, named), () -> of.mapValues(map));
+                Two keyed = KEYED_MAPPERS.get(text(statement, "mapper"));
+                ValueMapperWithKey with = keyed == null ? null : keyed::apply;
+                ValueMapper map = keyed == null ? mapper(statement) : null;
+                yield keyed == null
+                    ? of(statement, named -> of.mapValues(map, named), () -> of.mapValues(map))
+                    : of(statement, named -> of.mapValues(with, named), () -> of.mapValues(with));
             }
             case "flat_map_values" -> {
                 ValueMapper map = flatMapper(statement);
                 yield of(statement, named -> of.flatMapValues(map, named), () -> of.flatMapValues(map));
             }
+            case "map" -> {
+                KeyValueMapper map = (key, value) -> pairs(statement, key, value).get(0);
+                yield of(statement, named -> of.map(map, named), () -> of.map(map));
+            }
+            case "flat_map" -> {
+                KeyValueMapper map = (key, value) -> pairs(statement, key, value);
+                yield of(statement, named -> of.flatMap(map, named), () -> of.flatMap(map));
+            }
+            case "foreach" -> {
+                ForeachAction action = (key, value) -> { };
+                if (statement.has("name")) {
+                    of.foreach(action, Named.as(text(statement, "name")));
+                } else {
+                    of.foreach(action);
+                }
+                yield null;
+            }
+            case "split" -> of(statement, of::split, of::split);
             case "select_key" -> {
                 KeyValueMapper map = (key, value) -> function(MAPPERS, statement, "mapper").apply(value);
                 yield of(statement, named -> of.selectKey(map, named), () -> of.selectKey(map));
             }
             default -> throw new IllegalArgumentException("no such statement: " + statement);
         };
+    }
+
+    /** The stream of a branch is what its statement makes. */
+    private Branched branched(JsonNode statement) {
+        java.util.function.Consumer<KStream> keep = stream -> made.put(text(statement, "id"), stream);
+        return statement.has("name")
+            ? Branched.withConsumer((java.util.function.Consumer) keep, text(statement, "name"))
+            : Branched.withConsumer((java.util.function.Consumer) keep);
     }
 
     private static Object ofTable(KTable of, JsonNode statement) {
@@ -351,11 +390,13 @@ public final class RunDsl {
     // ---- Joins
 
     private static Object join(String op, Object of, Object other, JsonNode statement) {
-        Two both = function(JOINERS, statement, "joiner");
-        ValueJoiner joiner = both::apply;
         if (of instanceof KTable left) {
+            ValueJoiner joiner = function(JOINERS, statement, "joiner")::apply;
             return joinTables(op, left, (KTable) other, joiner, statement);
         }
+        Three keyed = KEYED_JOINERS.get(text(statement, "joiner"));
+        Two plain = keyed == null ? function(JOINERS, statement, "joiner") : null;
+        ValueJoinerWithKey joiner = (key, l, r) -> keyed == null ? plain.apply(l, r) : keyed.apply(key, l, r);
         KStream left = (KStream) of;
         if (other instanceof KStream right) {
             return joinStreams(op, left, right, joiner, statement);
@@ -374,7 +415,7 @@ public final class RunDsl {
                 () -> left.leftJoin(right, mapper, joiner));
     }
 
-    private static Object joinStreams(String op, KStream left, KStream right, ValueJoiner joiner, JsonNode statement) {
+    private static Object joinStreams(String op, KStream left, KStream right, ValueJoinerWithKey joiner, JsonNode statement) {
         JoinWindows windows =
             JoinWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(NARROWED_MS), time(statement, "grace_ms"))
                 .before(time(statement, "before_ms")).after(time(statement, "after_ms"));
@@ -509,6 +550,15 @@ public final class RunDsl {
         return map::apply;
     }
 
+    private static List<KeyValue<Object, Object>> pairs(JsonNode statement, Object key, Object value) {
+        return switch (text(statement, "mapper")) {
+            case "swap" -> List.of(KeyValue.pair("" + value, key));
+            case "both" -> List.of(KeyValue.pair(key, value), KeyValue.pair("" + value, value));
+            case "none_if_x" -> isX(value) ? List.of() : List.of(KeyValue.pair(key, value));
+            default -> throw new IllegalArgumentException("no such mapper: " + statement);
+        };
+    }
+
     private static ValueMapper flatMapper(JsonNode statement) {
         One map = function(FLAT_MAPPERS, statement, "mapper");
         return value -> (Iterable<Object>) map.apply(value);
@@ -559,6 +609,8 @@ public final class RunDsl {
         "size", RunDsl::size,
         "null_if_x", value -> isX(value) ? null : value);
 
+    private static final Map<String, Two> KEYED_MAPPERS = Map.of("key_and_text", (key, value) -> key + ":" + value);
+
     private static final Map<String, One> FLAT_MAPPERS = Map.of(
         "letters", value -> value == null ? List.of() : List.of(((String) value).split("(?!^)")),
         "twice", value -> Arrays.asList(value, value));
@@ -586,6 +638,9 @@ public final class RunDsl {
         "pair", (left, right) -> left + "&" + right,
         "right", (left, right) -> right,
         "null_if_x", (left, right) -> isX(left) ? null : left + "&" + right);
+
+    private static final Map<String, Three> KEYED_JOINERS = Map.of(
+        "key_and_pair", (key, left, right) -> key + ":" + left + "&" + right);
 
     private static final Map<String, Two> KEYS = Map.of(
         "key", (key, value) -> key,

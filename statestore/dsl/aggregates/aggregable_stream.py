@@ -23,6 +23,7 @@ from statestore.dsl.aggregations import (
     reducing,
     summing,
 )
+from statestore.dsl.functions import Function, checked
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
@@ -67,6 +68,7 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
         name: str | None = None,
     ) -> KTable[Stream]:
         """Return what a function makes of the value so far and the next one; the first one is the value itself."""
+        checked("reduce()", reducer, "old value", "new value")
         return self._aggregate(_REDUCE, reducing(reducer, self._value_serde), materialized, headers, name)
 
     def sum(
@@ -234,4 +236,14 @@ class AggregableStream(ReducibleStream[Stream]):
 
         An aggregate of None is deleted.
         """
-        return self._aggregate(AGGREGATE, Aggregation(initializer, aggregator), materialized, headers, name)
+        aggregation = checked_aggregation(initializer, aggregator)
+        return self._aggregate(AGGREGATE, aggregation, materialized, headers, name)
+
+
+def checked_aggregation(initializer: Function, aggregator: Function, merger: Function | None = None) -> Aggregation:
+    """Return what is kept by users' functions. Raises TopologyError for those that do not take what there is."""
+    checked("aggregate()", initializer)
+    checked("aggregate()", aggregator, "key", "value", "aggregate")
+    if merger is not None:
+        checked("aggregate()", merger, "key", "aggregate", "other aggregate")
+    return Aggregation(initializer, aggregator, merger=merger)

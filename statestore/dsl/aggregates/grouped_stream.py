@@ -9,8 +9,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, overload
 
-from statestore.dsl.aggregates.aggregable_stream import AGGREGATE, AggregableStream, ReducibleStream
-from statestore.dsl.aggregations import Aggregation, ColumnAggregation
+from statestore.dsl.aggregates.aggregable_stream import (
+    AGGREGATE,
+    AggregableStream,
+    ReducibleStream,
+    checked_aggregation,
+)
+from statestore.dsl.aggregations import ColumnAggregation
 from statestore.dsl.header_policy import PolicyLike
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
@@ -132,9 +137,8 @@ class SessionWindowedKStream(_WindowedStream[Stream]):
         `merger` is a function of key and two aggregates, and is asked at every record: it merges the initial value with
         each session that the record belongs to, earliest first. An aggregate of None is deleted.
         """
-        return self._aggregate(
-            AGGREGATE, Aggregation(initializer, aggregator, merger=merger), materialized, headers, name
-        )
+        aggregation = checked_aggregation(initializer, aggregator, merger)
+        return self._aggregate(AGGREGATE, aggregation, materialized, headers, name)
 
     def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
         windows = self._windows

@@ -12,8 +12,8 @@ from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_HEADERS
 from statestore.processor.record import Record
 
-Joiner: TypeAlias = "Callable[[Any, Any], Any]"
-"""A function of the left value and the right one; the one that is missing is None."""
+Joiner: TypeAlias = "Callable[..., Any]"
+"""A function of the left value and the right one, before which streams have the key; what is missing is None."""
 
 
 class JoinedHeaders:
@@ -65,7 +65,7 @@ class JoinedRecords:
         left_value, left_headers = (None, None) if left is None else left
         right_value, right_headers = (None, None) if right is None else right
         headers = self._headers.of(left_headers, right_headers, left_came_last=left_came_last)
-        joined = self._joiner(left_value, right_value)
+        joined = self._joiner(key, left_value, right_value)
         self._forward(Record.adopt(key, joined, timestamp_ms, Headers.from_bytes(headers)))
 
 

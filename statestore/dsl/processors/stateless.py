@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
+from statestore.dsl.functions import Function
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
 from statestore.processor.processor import BatchProcessor, Processor
 from statestore.processor.record import Record
 
 Records: TypeAlias = "Iterable[Record[Any, Any]]"
-Function: TypeAlias = "Callable[..., Any]"
-"""A user's."""
 
 
 class Stateless(Processor):
@@ -42,13 +41,13 @@ def filtered_out(predicate: Function, record: Record[Any, Any]) -> Records:
 
 
 def with_value(mapper: Function, record: Record[Any, Any]) -> Records:
-    """Return the record with another value, a function of the one it has."""
-    return (record.with_value(mapper(record.value)),)
+    """Return the record with another value, a function of key and value."""
+    return (record.with_value(mapper(record.key, record.value)),)
 
 
 def with_values(mapper: Function, record: Record[Any, Any]) -> Records:
-    """Return a record of each value that a function of the value returns."""
-    return [record.with_value(value) for value in mapper(record.value)]
+    """Return a record of each value that a function of key and value returns."""
+    return [record.with_value(value) for value in mapper(record.key, record.value)]
 
 
 def with_key(mapper: Function, record: Record[Any, Any]) -> Records:
@@ -62,10 +61,39 @@ def with_key_and_value(mapper: Function, record: Record[Any, Any]) -> Records:
     return (record.with_key(key).with_value(value),)
 
 
+def with_keys_and_values(mapper: Function, record: Record[Any, Any]) -> Records:
+    """Return a record of each key and value that a function of both returns."""
+    return [record.with_key(key).with_value(value) for key, value in mapper(record.key, record.value)]
+
+
 def peeked(action: Function, record: Record[Any, Any]) -> Records:
     """Show a function key and value, and return the record as it is."""
     action(record.key, record.value)
     return (record,)
+
+
+def shown(action: Function, record: Record[Any, Any]) -> Records:
+    """Show a function key and value, and return nothing."""
+    action(record.key, record.value)
+    return ()
+
+
+class Branching(Processor):
+    """Sends each record to the child of the first predicate that it meets, to one behind these if it meets none."""
+
+    def __init__(self, predicates: Sequence[Function], children: Sequence[str]) -> None:
+        self._branches = tuple(zip(predicates, children, strict=False))
+        self._default = children[len(predicates)] if len(children) > len(predicates) else None
+
+    def init(self, context: ProcessorContext) -> None:
+        """Take the context."""
+        self._forward = context.forward
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Forward a record to one child, or to none."""
+        child = next((child for test, child in self._branches if test(record.key, record.value)), self._default)
+        if child is not None:
+            self._forward(record, child)
 
 
 class PassThrough(Processor):
@@ -80,7 +108,7 @@ class PassThrough(Processor):
         self._forward(record)
 
 
-def new_value(change: Any) -> Any:
+def new_value(key: Any, change: Any) -> Any:
     """Return what a key of a table has become."""
     return change.new
 

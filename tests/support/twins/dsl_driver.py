@@ -24,7 +24,16 @@ from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.java.driver import Step
 from tests.support.java.dsl import DslScenario, files_in_memory
 from tests.support.twins.driver import Run, with_sorted_lists
-from tests.support.twins.dsl_functions import AGGREGATORS, FLAT_MAPPERS, JOINERS, KEYS, MAPPERS, PREDICATES, REDUCERS
+from tests.support.twins.dsl_functions import (
+    AGGREGATORS,
+    FLAT_MAPPERS,
+    JOINERS,
+    KEYS,
+    MAPPERS,
+    PAIRS,
+    PREDICATES,
+    REDUCERS,
+)
 from tests.support.twins.kit import text
 
 SERDES: dict[str, Serde[Any]] = {"string": Serdes.string(), "long": Serdes.int64()}
@@ -78,6 +87,29 @@ class Interpreter:
 
     def _flat_map_values(self, statement: dict[str, Any]) -> Any:
         return self._step(statement, FLAT_MAPPERS[statement["mapper"]], value_serde=SERDES[statement["value"]])
+
+    def _map(self, statement: dict[str, Any]) -> Any:
+        pairs = PAIRS[statement["mapper"]]
+        return self._step(statement, lambda key, value: pairs(key, value)[0], value_serde=SERDES[statement["value"]])
+
+    def _flat_map(self, statement: dict[str, Any]) -> Any:
+        return self._step(statement, PAIRS[statement["mapper"]], value_serde=SERDES[statement["value"]])
+
+    def _foreach(self, statement: dict[str, Any]) -> None:
+        self._step(statement, lambda key, value: None)
+
+    def _split(self, statement: dict[str, Any]) -> Any:
+        return self._step(statement)
+
+    def _branch(self, statement: dict[str, Any]) -> None:
+        self._of(statement).branch(PREDICATES[statement["predicate"]], **self._kept_branch(statement))
+
+    def _default_branch(self, statement: dict[str, Any]) -> None:
+        self._of(statement).default_branch(**self._kept_branch(statement))
+
+    def _kept_branch(self, statement: dict[str, Any]) -> dict[str, Any]:
+        """The options of a branch whose stream is what its statement makes."""
+        return {"chain": partial(self._made.__setitem__, statement["id"]), **_named(statement)}
 
     def _merge(self, statement: dict[str, Any]) -> Any:
         return self._step(statement, self._made[statement["other"]])

@@ -21,7 +21,8 @@ def lesser(first: Any, second: Any) -> Any:
     return min(first, second)
 
 
-MAPPERS: dict[str, Callable[[Any], Any]] = {
+MAPPERS: dict[str, Callable[..., Any]] = {
+    "key_and_text": lambda key, value: f"{text(key)}:{text(value)}",
     "text": text,
     "upper": lambda value: None if value is None else value.upper(),
     "append_x": lambda value: None if value is None else f"{value}x",
@@ -32,6 +33,12 @@ MAPPERS: dict[str, Callable[[Any], Any]] = {
 FLAT_MAPPERS: dict[str, Callable[[Any], list[Any]]] = {
     "letters": lambda value: [] if value is None else list(value) or [""],
     "twice": lambda value: [value, value],
+}
+
+PAIRS: dict[str, Callable[[Any, Any], list[tuple[Any, Any]]]] = {
+    "swap": lambda key, value: [(text(value), key)],
+    "both": lambda key, value: [(key, value), (text(value), value)],
+    "none_if_x": lambda key, value: [] if value == "x" else [(key, value)],
 }
 
 PREDICATES: dict[str, Callable[[Any, Any], bool]] = {
@@ -56,7 +63,8 @@ AGGREGATORS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "null_if_x": lambda key, value, aggregate: None if value == "x" else f"{text(aggregate)}/{text(value)}",
 }
 
-JOINERS: dict[str, Callable[[Any, Any], Any]] = {
+JOINERS: dict[str, Callable[..., Any]] = {
+    "key_and_pair": lambda key, left, right: f"{text(key)}:{text(left)}&{text(right)}",
     "pair": lambda left, right: f"{text(left)}&{text(right)}",
     "right": lambda left, right: right,
     "null_if_x": lambda left, right: None if left == "x" else f"{text(left)}&{text(right)}",

@@ -11,7 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-RESULTS = {"text": "string", "upper": "string", "append_x": "string", "letters": "string", "size": "long"}
+RESULTS = {
+    "key_and_text": "string",
+    "swap": "string",
+    "text": "string",
+    "upper": "string",
+    "append_x": "string",
+    "letters": "string",
+    "size": "long",
+}
 """The types of what mappers give; the others keep that of what they get."""
 LONG_REDUCERS = ("sum",)
 
@@ -62,6 +70,24 @@ class Node:
 
     def flat_map_values(self, mapper: str, **options: Any) -> Node:
         return self._add("flat_map_values", self._mapped(mapper), mapper=mapper, **options)
+
+    def map(self, mapper: str, **options: Any) -> Node:
+        return self._add("map", self._mapped(mapper), mapper=mapper, **options)
+
+    def flat_map(self, mapper: str, **options: Any) -> Node:
+        return self._add("flat_map", self._mapped(mapper), mapper=mapper, **options)
+
+    def foreach(self, **options: Any) -> None:
+        self._add("foreach", self, **options)
+
+    def split(self, **options: Any) -> Node:
+        return self._add("split", self, **options)
+
+    def branch(self, predicate: str, **options: Any) -> Node:
+        return self._add("branch", self, predicate=predicate, **options)
+
+    def default_branch(self, **options: Any) -> Node:
+        return self._add("default_branch", self, **options)
 
     def select_key(self, mapper: str, **options: Any) -> Node:
         return self._add("select_key", self, mapper=mapper, **options)

@@ -19,6 +19,8 @@ VALUES = {"string": ("x", "y", "zz", "www", "", None), "long": (0, 1, 2, 7, -3, 
 HEADERS = (("trace", "1"), ("trace", "2"), ("source", None), ("", ""), ("ü", "€"))
 LONG_RETENTION_MS = 100_000
 MAX_TIME_MS = 2**63 - 1
+KEYED = "key_and_pair"
+"""A joiner that tables do not have there."""
 
 
 @dataclass
@@ -200,20 +202,47 @@ def stateless(draft: Draft) -> None:
     for _ in range(random.randint(1, 6)):
         of = random.choice(streams)
         alike = [other for other in streams if other.value == of.value and other.id != of.id]
-        made = random.choice(("filter", "filter_not", "map_values", "flat_map_values", "merge"))
+        steps = (
+            "filter",
+            "filter_not",
+            "map_values",
+            "flat_map_values",
+            "merge",
+            "flat_map",
+            "map",
+            "split",
+            "foreach",
+        )
+        made = random.choice(steps)
         if made in ("filter", "filter_not"):
             test = random.choice(("is_even", "is_long", "key_is_a", "is_null"))
             streams.append(getattr(of, made)(test, **draft.named()))
         elif made == "map_values":
-            mappers = ("text", "size", "upper", "append_x", "null_if_x") if of.value == "string" else ("text", "size")
+            mappers = ("text", "size", "key_and_text")
+            mappers += ("upper", "append_x", "null_if_x") if of.value == "string" else ()
             streams.append(of.map_values(random.choice(mappers), **draft.named()))
         elif made == "flat_map_values":
             mappers = ("letters", "twice") if of.value == "string" else ("twice",)
             streams.append(of.flat_map_values(random.choice(mappers), **draft.named()))
+        elif made == "flat_map":
+            streams.append(of.flat_map(random.choice(("swap", "both", "none_if_x")), **draft.named()))
+        elif made == "map":
+            streams.append(of.map("swap", **draft.named()))
+        elif made == "split":
+            streams += branches(draft, of)
+        elif made == "foreach":
+            of.foreach(**draft.named())
         elif alike:
             streams.append(of.merge(random.choice(alike), **draft.named()))
     for number, each in enumerate(streams):
         each.to(f"out-{number}", **draft.named())
+
+
+def branches(draft: Draft, of: Node) -> list[Node]:
+    split = of.split(**draft.named())
+    tests = draft.random.sample(("is_even", "is_long", "key_is_a", "is_null"), draft.random.randint(1, 3))
+    made = [split.branch(test, **draft.named()) for test in tests]
+    return [*made, split.default_branch(**draft.named())] if draft.chance(0.6) else made
 
 
 def aggregates(draft: Draft) -> None:
@@ -361,21 +390,21 @@ def stream_joins(op: str) -> Callable[[Draft], None]:
         if draft.chance(0.25):
             options["store_name"] = draft.new_name("joined-")
         joined = left.join_stream(
-            op, right, joiner(draft), before_ms=before_ms, after_ms=after_ms, grace_ms=grace_ms, **options
+            op, right, joiner(draft, KEYED), before_ms=before_ms, after_ms=after_ms, grace_ms=grace_ms, **options
         )
         joined.to("out", **draft.named())
 
     return draw
 
 
-def joiner(draft: Draft) -> str:
-    return draft.random.choice(("pair", "pair", "pair", "null_if_x", "right"))
+def joiner(draft: Draft, *others: str) -> str:
+    return draft.random.choice(("pair", "pair", "pair", "null_if_x", "right", *others))
 
 
 def stream_table_joins(draft: Draft) -> None:
     left, right = stream(draft, "left"), any_table(draft, "right")
     op = draft.random.choice(("join", "left_join"))
-    left.join_table(op, right, joiner(draft), **draft.named()).to("out")
+    left.join_table(op, right, joiner(draft, KEYED), **draft.named()).to("out")
 
 
 def versioned_joins(draft: Draft) -> None:
@@ -394,7 +423,7 @@ def versioned_joins(draft: Draft) -> None:
     if grace:
         # A record without a key makes the left join fail there.
         left = left.filter("has_key")
-    left.join_table(op, right, joiner(draft), **grace, **draft.named()).to("out")
+    left.join_table(op, right, joiner(draft, KEYED), **grace, **draft.named()).to("out")
 
 
 def global_joins(draft: Draft) -> None:
@@ -402,7 +431,7 @@ def global_joins(draft: Draft) -> None:
     right = draft.program.global_table(draft.topic("right", value), value, **draft.named(), **draft.stored())
     left = stream(draft, "left", long=0)
     op, key_mapper = draft.random.choice(("join", "left_join")), draft.random.choice(("key", "value", "null_if_x"))
-    left.join_global_table(op, right, key_mapper, joiner(draft), **draft.named()).to("out")
+    left.join_global_table(op, right, key_mapper, joiner(draft, KEYED), **draft.named()).to("out")
 
 
 def table_joins(op: str) -> Callable[[Draft], None]:
@@ -427,7 +456,7 @@ def chains(draft: Draft) -> None:
         of, table = random.choice(streams), random.choice(tables)
         made = random.choice(("join", "left_join", "tables", "aggregate", "filter", "merge", "to_stream", "streams"))
         if made in ("join", "left_join"):
-            streams.append(of.join_table(made, table, joiner(draft), **draft.named()))
+            streams.append(of.join_table(made, table, joiner(draft, KEYED), **draft.named()))
         elif made == "tables":
             op = random.choice(("join", "left_join", "outer_join"))
             tables.append(table.join_table(op, random.choice(tables), joiner(draft), **draft.named(), **draft.stored()))
