@@ -25,6 +25,7 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.deduplicating import (
     ColumnIdentity,
     Deduplicating,
+    DeduplicatingColumns,
     DeduplicationPlan,
     Identity,
     OfColumns,
@@ -32,7 +33,6 @@ from statestore.dsl.processors.deduplicating import (
     OfHeader,
     OfKey,
 )
-from statestore.dsl.processors.deduplicating_columns import DeduplicatingColumns
 from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.stateless import (
     PassThrough,

@@ -22,11 +22,13 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.aggregating import AggregatePlan, Aggregating
 from statestore.dsl.processors.aggregating_columns import AggregatingColumns
 from statestore.dsl.processors.windows.final_windows import store_of_ends
-from statestore.dsl.processors.windows.session_aggregating import SessionAggregating
-from statestore.dsl.processors.windows.session_aggregating_columns import SessionAggregatingColumns
+from statestore.dsl.processors.windows.session_aggregating import SessionAggregating, SessionAggregatingColumns
 from statestore.dsl.processors.windows.sliding_aggregating import SlidingAggregating
-from statestore.dsl.processors.windows.windowed_aggregating import WindowedAggregating, WindowedPlan
-from statestore.dsl.processors.windows.windowed_aggregating_columns import WindowedAggregatingColumns
+from statestore.dsl.processors.windows.windowed_aggregating import (
+    WindowedAggregating,
+    WindowedAggregatingColumns,
+    WindowedPlan,
+)
 from statestore.dsl.stream_graph import Stage, TableWindows
 from statestore.dsl.suppressed import EmitStrategy
 from statestore.dsl.table_plans import KeptTable

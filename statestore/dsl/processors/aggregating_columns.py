@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.dsl.aggregations import ColumnAggregation
 from statestore.dsl.processors.aggregating import AggregatePlan
-from statestore.dsl.processors.column_changes import ColumnChanges
-from statestore.dsl.processors.column_updates import ColumnUpdate
+from statestore.dsl.processors.changes_out import ColumnChanges
 from statestore.dsl.processors.planned import Planned
+from statestore.format.binary_columns import as_binary_array, is_valid
+from statestore.format.key_groups import KeyGroups
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
-from statestore.processor.counted import DROPPED_RECORDS
+from statestore.processor.counted import DROPPED_HEADERS, DROPPED_RECORDS
 from statestore.processor.processor import BatchProcessor
+from statestore.stores.entries.entry_columns import HeldColumns
 
 
 class AggregatingColumns(Planned[AggregatePlan], BatchProcessor):
@@ -57,3 +62,66 @@ def with_keys(records: RecordColumns, context: ProcessorContext, *, needs_value:
         return records
     context.count(DROPPED_RECORDS, len(records) - whole)
     return records.filter(is_whole)
+
+
+class UpdatedColumns(NamedTuple):
+    """What each record leaves of its key or window; a row for each record."""
+
+    new: pa.Array
+    old: pa.Array
+    timestamp_ms: pa.Int64Array
+    headers: pa.BinaryArray
+
+
+class ColumnUpdate:
+    """Aggregates columns, for one task."""
+
+    def __init__(self, aggregation: ColumnAggregation, plan: AggregatePlan, context: ProcessorContext) -> None:
+        self._aggregation, self._headers = aggregation, plan.headers
+        self._begins_with_zero = aggregation.counts and not plan.changes.is_cached
+        self._context = context
+
+    def of(self, groups: KeyGroups, held: HeldColumns, records: RecordColumns) -> UpdatedColumns:
+        """Return what the records leave, each after those before it; `held` has a row for each group.
+
+        Raises what `ColumnAggregation.run` raises, and FormatError for headers that have to be parsed and can't be.
+        """
+        assert held.timestamp_ms is not None  # the stores of tables have timestamps and headers
+        assert held.headers is not None
+        new = self._aggregation.run(groups, records.value, held.value)
+        is_held = is_valid(held.value)
+        times = groups.running(
+            np.maximum,
+            records.timestamp_ms.to_numpy(),
+            pc.fill_null(held.timestamp_ms, 0).to_numpy(),
+            is_held,
+        )
+        headers = self._merged(groups, held.headers, records.headers)
+        before = pc.fill_null(held.value, 0) if self._begins_with_zero else held.value
+        return UpdatedColumns(new, _shifted(groups, before, new), pa.array(times, pa.int64()), headers)
+
+    def _merged(self, groups: KeyGroups, held: pa.BinaryArray, coming: pa.BinaryArray) -> pa.BinaryArray:
+        policy = self._headers
+        if policy.keeps_none:
+            return pa.repeat(pa.scalar(b"", pa.binary()), len(coming))
+        if policy.is_of_one_record and policy.fits_all(coming):
+            if not policy.keeps_first:
+                return coming
+            first = pc.coalesce(held, coming.take(pa.array(groups.first_rows)))
+            return first.take(pa.array(groups.codes))
+        there, merged, dropped_total = held.to_pylist(), [], 0
+        for code, headers in zip(groups.codes.tolist(), coming.to_pylist(), strict=True):
+            there[code], dropped = policy.merge(there[code], headers)
+            merged.append(there[code])
+            dropped_total += dropped
+        if dropped_total:
+            self._context.count(DROPPED_HEADERS, dropped_total)
+        return as_binary_array(pa.array(merged, pa.binary()), "headers")
+
+
+def _shifted(groups: KeyGroups, before: pa.Array, new: pa.Array) -> pa.Array:
+    """Return for each row what there was before it: of its key's row before, or what was held."""
+    rows = groups.rows_before
+    is_first = rows < 0
+    earlier = new.take(pa.array(np.where(is_first, 0, rows)))
+    return pc.if_else(pa.array(is_first), before.take(pa.array(groups.codes)), earlier)

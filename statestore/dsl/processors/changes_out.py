@@ -1,13 +1,20 @@
-"""How the changes of a table go on: one by one, or with caching the last one of each key and micro-batch."""
+"""How changes of a table go on: one by one, or with caching the last of each key and micro-batch; also in columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from statestore.dsl.change import Change
+from statestore.dsl.column_types import change_column
+from statestore.format.binary_columns import as_one_array
+from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import Serde
+from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.processor.record import Record, RecordMetadata
@@ -86,3 +93,81 @@ class _CachedChanges(ChangesOut):
         if isinstance(key, Windowed):
             return self._key_bytes(key.key), key.start_ms, key.end_ms
         return self._key_bytes(key)
+
+
+class _Part(NamedTuple):
+    """The last change of each key, or window, of some records, and what it was before them."""
+
+    records: RecordColumns
+    old: pa.Array
+
+
+class ColumnChanges:
+    """Sends changes on, for one task; who is below gets columns of Change."""
+
+    def __init__(self, plan: ChangesPlan, context: ProcessorContext) -> None:
+        self._plan, self._context = plan, context
+        self._held: list[_Part] = []
+
+    def send(self, made: RecordColumns, old: pa.Array, groups: KeyGroups) -> None:
+        """Send on what became of keys, or windows, which `groups` tells apart, and what was there before each row."""
+        if not self._plan.is_cached:
+            self.send_at_once(made, old)
+            return
+        self._held.append(_part(made, old, groups))
+
+    def send_at_once(self, made: RecordColumns, old: pa.Array | None) -> None:
+        """Send on what became of keys, or windows, also of a table whose changes are held back; None is not known."""
+        value = change_column(made.value, old if self._plan.send_old else None)
+        changes = RecordColumns.adopt(made.key, value, made.timestamp_ms, made.headers, made.origin)
+        if self._plan.children is None:
+            self._context.forward_batch(changes)
+        else:
+            for child in self._plan.children:
+                self._context.forward_batch(changes, child)
+
+    def finish(self) -> None:
+        """Send on what was held back of the batch, in the order in which keys first changed."""
+        held, self._held = self._held, []
+        if not held:
+            return
+        records, old = held[0] if len(held) == 1 else _merged(held)
+        if records.value.null_count:
+            # What nobody was told of was never there.
+            is_told = pc.or_(pc.is_valid(records.value), pc.is_valid(old))
+            records, old = records.filter(is_told), old.filter(is_told)
+        self.send_at_once(records, old)
+
+
+def _part(made: RecordColumns, old: pa.Array, groups: KeyGroups) -> _Part:
+    """Return what came of each key, or window, in the order in which they first changed."""
+    order = groups.by_first_row
+    return _Part(made.take(groups.last_rows[order]), old.take(pa.array(groups.first_rows[order])))
+
+
+def _merged(parts: list[_Part]) -> _Part:
+    records = concat([part.records for part in parts])
+    return _part(records, pa.concat_arrays([part.old for part in parts]), groups_of(records.key))
+
+
+def groups_of(keys: pa.Array) -> KeyGroups:
+    """Return which rows have the same key, of windowed keys too."""
+    if not isinstance(keys, pa.ExtensionArray):
+        return KeyGroups(keys)
+    fields = [KeyGroups(keys.storage.field(name)).codes for name in ("key", "start_ms", "end_ms")]
+    codes = fields[0]
+    for more in fields[1:]:
+        codes = codes * (int(more.max(initial=0)) + 1) + more
+    return KeyGroups(pa.array(codes))
+
+
+def concat(parts: list[RecordColumns]) -> RecordColumns:
+    """Return the records of all parts, in order."""
+    names = ("key", "value", "timestamp_ms", "headers")
+    key, value, times, headers = (pa.concat_arrays([getattr(part, name) for part in parts]) for name in names)
+    origins = [part.origin for part in parts]
+    if any(origin is None for origin in origins):
+        return RecordColumns.adopt(key, value, times, headers, None)
+    table = pa.Table.from_batches(origins, schema=ORIGIN)
+    origin = pa.record_batch([as_one_array(column, "origins") for column in table.columns], schema=ORIGIN)
+    return RecordColumns.adopt(key, value, times, headers, origin)

@@ -3,19 +3,35 @@
 When each window ends stands beside the store of windows, in `<name>-ends`: the end, the start and the key of each, in
 this order, which is the one of Kafka's stores in order of time. So a record that closes nothing looks nothing up, and
 one that does reads what it closes alone.
+
+Columns go on to what the aggregate is after all of them. What has closed on the way is put out as it was then: no
+window got a record after that, and of sessions what they were is known. It is so in one order: those that close later
+end later too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
-from statestore.dsl.processors.changes_out import ChangesOut
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statestore.dsl.column_types import windowed_column
+from statestore.dsl.processors.aggregating import AggregatePlan
+from statestore.dsl.processors.changes_out import ChangesOut, ColumnChanges, concat
 from statestore.dsl.processors.time_queue import TimeQueue
+from statestore.format.binary_columns import Flags, Integers, is_valid
+from statestore.format.key_groups import are_last
 from statestore.format.keys.due_key import WINDOW_END_KEYS, start_and_key, started_key
+from statestore.format.keys.time_key_columns import WindowEnds, decode_window_ends, encode_window_ends
 from statestore.format.serde import Serde, Serdes
+from statestore.format.serde_columns import ColumnSerde
+from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
 from statestore.stores.builder import PartStore
+from statestore.stores.entries.entry_columns import HeldColumns
 from statestore.stores.holders import ValueTimestampHeaders
 from statestore.stores.iterator import Windowed
 from statestore.stores.stores import Stores
@@ -79,3 +95,106 @@ class FinalWindows:
     def record(self) -> None:
         """Have what is left to be closed first committed with the batch."""
         self._queue.record()
+
+
+class Closing(NamedTuple):
+    """Records, and which windows are closed by them."""
+
+    records: RecordColumns
+    closed_ms: Integers
+    """The latest end of a window that has closed by each record."""
+
+    def rows(self, ends_ms: Integers) -> Integers:
+        """Return which record closes each window; all are closed by the last one."""
+        return np.searchsorted(self.closed_ms, ends_ms)
+
+
+class FinalWindowColumns:
+    """Puts out windows that have closed, earliest first, each once over batches and restarts."""
+
+    def __init__(
+        self,
+        context: ProcessorContext,
+        plan: AggregatePlan,
+        changes: ColumnChanges,
+        read: Callable[[pa.Array, Integers, Integers], HeldColumns],
+        windows: Callable[[], Iterable[Windowed]],
+    ) -> None:
+        assert plan.key_serde.columns is not None  # else records do not come in columns
+        self._keys: ColumnSerde = plan.key_serde.columns
+        self._read, self._changes = read, changes
+        self._queue = open_ends(context, plan.store, plan.key_serde, windows)
+        self._due: list[pa.BinaryArray] = []
+        """Where it is noted of the windows that were put out last."""
+
+    def places(self, keys: pa.Array, starts_ms: Integers, ends_ms: Integers) -> pa.BinaryArray:
+        """Return where it is noted of each window when it ends."""
+        return encode_window_ends(WindowEnds(self._keys.serialize(keys), starts_ms, ends_ms))
+
+    def note(self, closing: Closing, places: pa.BinaryArray, rows: Integers, are_there: Flags) -> None:
+        """Take down which windows there are: those at `places` are made or gone by the records in `rows`, in order.
+
+        Those that `put_out` has found closed are gone, too, each before its record has made another one.
+        """
+        closed_by = np.searchsorted(closing.closed_ms, decode_window_ends(places).ends_ms)
+        before = np.flatnonzero((rows < closed_by) & (closed_by < len(closing.records)))
+        lasts = before[are_last(places.take(pa.array(before)))]
+        closed, gone = (places.take(pa.array(lasts[which])) for which in (are_there[lasts], ~are_there[lasts]))
+        due = pa.concat_arrays([pa.array([], pa.binary()), *self._due])
+        closed = pc.unique(pa.concat_arrays([due.filter(pc.invert(pc.is_in(due, gone))), closed]))
+        closed = closed.take(pc.sort_indices(closed))
+        rows = np.concatenate([closing.rows(decode_window_ends(closed).ends_ms), rows])
+        are_there = np.concatenate([np.zeros(len(closed), np.bool_), are_there])
+        order = np.argsort(rows, kind="stable")
+        changed = pa.concat_arrays([closed, places]).take(pa.array(order))
+        self._queue.put_many(changed, are_there[order], closing.records.take(rows[order]))
+        self._due = []
+
+    def are_noted(self, places: pa.BinaryArray) -> Flags:
+        """Return which windows are waited for."""
+        return self._queue.has_many(places)
+
+    def put_out(self, closing: Closing, made: RecordColumns) -> None:
+        """Send on the windows that have closed, in order of end, start and serialized key.
+
+        `made` is what has become of those among them that got records, by their places; null is nothing. To be called
+        before it is stored, which may take the store to a time in which it shows others no longer.
+        """
+        made = made.take(pc.sort_indices(made.key))
+        for due in self._queue.due(int(closing.closed_ms[-1])):
+            places = pa.array(due, pa.binary())
+            self._due.append(places)
+            count = int(np.count_nonzero(pc.less_equal(made.key, places[-1])))
+            among, made = made.slice(0, count), made.slice(count)
+            others = places.filter(pc.invert(pc.is_in(places, among.key)))
+            ready = concat([among, self._held(others)])
+            self._send(closing, ready.take(pc.sort_indices(ready.key)))
+        self._send(closing, made)
+
+    def record(self) -> None:
+        """Have what is left to be closed first committed with the batch."""
+        self._queue.record()
+
+    def _held(self, places: pa.BinaryArray) -> RecordColumns:
+        """Return what is held of windows, by their places."""
+        windows = decode_window_ends(places)
+        held = self._read(self._keys.deserialize(windows.keys), windows.starts_ms, windows.ends_ms)
+        # A session has no timestamp but its end.
+        times_ms = pa.array(windows.ends_ms) if held.timestamp_ms is None else held.timestamp_ms
+        found = RecordColumns.adopt(places, held.value, times_ms, held.headers, None)
+        return found.filter(is_valid(held.value))
+
+    def _send(self, closing: Closing, windows: RecordColumns) -> None:
+        windows = windows.filter(is_valid(windows.value))
+        keys, starts_ms, ends_ms = decode_window_ends(windows.key)
+        origin = closing.records.origin
+        self._changes.send_at_once(
+            RecordColumns.adopt(
+                windowed_column(self._keys.deserialize(keys), starts_ms, ends_ms),
+                windows.value,
+                windows.timestamp_ms,
+                windows.headers,
+                None if origin is None else origin.take(pa.array(closing.rows(ends_ms))),
+            ),
+            None,
+        )

@@ -10,18 +10,36 @@ the headers that come of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
-from statestore.dsl.processors.windows.session_merging import Session, SessionMerging
-from statestore.dsl.processors.windows.windowed_aggregating import WindowedAggregate
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statestore.dsl.aggregations import ColumnAggregation, aggregates_of
+from statestore.dsl.column_types import windowed_column
+from statestore.dsl.processors.aggregating import Update
+from statestore.dsl.processors.aggregating_columns import with_keys
+from statestore.dsl.processors.changes_out import ColumnChanges, groups_of
+from statestore.dsl.processors.planned import Planned
+from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
+from statestore.dsl.processors.windows.final_windows import Closing, FinalWindowColumns
+from statestore.dsl.processors.windows.session_merging import MergedRecords, Session, SessionMerging
+from statestore.dsl.processors.windows.windowed_aggregating import WindowedAggregate, WindowedPlan
 from statestore.dsl.windows import SessionWindows
+from statestore.format.binary_columns import Integers, is_valid
+from statestore.format.key_groups import KeyGroups, are_last
 from statestore.format.keys.window_key import MAX_TIME_MS
+from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
+from statestore.processor.counted import DROPPED_RECORDS, LATE_RECORDS
+from statestore.processor.processor import BatchProcessor
 from statestore.processor.record import Record
 from statestore.stores.holders import AggregationWithHeaders, ValueTimestampHeaders
 from statestore.stores.iterator import Windowed
+from statestore.stores.session import FoundSessions
 
 
 class SessionAggregating(WindowedAggregate[SessionWindows]):
@@ -100,3 +118,214 @@ class SessionAggregating(WindowedAggregate[SessionWindows]):
         with self._store.fetch(None, None) as sessions:
             for session, _ in sessions:
                 yield session
+
+
+class _Changed(NamedTuple):
+    """What records make of sessions: a row for each change."""
+
+    rows: Integers
+    """The record that made it."""
+    keys: pa.Array
+    starts_ms: Integers
+    ends_ms: Integers
+    made: RecordColumns
+    """By key and session; of one that is gone, the value is null."""
+    old: pa.Array
+    groups: KeyGroups
+    """Which changes are of the same session."""
+
+
+class SessionAggregatingColumns(Planned[WindowedPlan[SessionWindows]], BatchProcessor):
+    """Keeps one aggregate a key and session."""
+
+    def __init__(self, plan: WindowedPlan[SessionWindows], aggregation: ColumnAggregation) -> None:
+        super().__init__(plan)
+        self._aggregation = aggregation
+
+    def init(self, context: ProcessorContext) -> None:
+        """Open the store, and what merges sessions."""
+        super().init(context)
+        plan, windows = self._plan.aggregate, self._plan.windows
+        self._store = context.state_store(plan.store)
+        self._changes = ColumnChanges(plan.changes, context)
+        self._headers, self._update = plan.headers, Update(plan, context)
+        self._observed = ObservedTime(context, plan.store, plan.key_serde)
+        self._closing = WindowClosing(self._observed, windows.closes_after_ms)
+        self._gap_ms = windows.inactivity_gap_ms
+        is_final = self._plan.is_final
+        tells_each = not plan.changes.is_cached and not is_final
+        self._merging = SessionMerging(
+            windows,
+            plan.aggregation,
+            retention_ms=self._store.retention_ms,
+            tells_each=tells_each,
+            removes_kept=tells_each,
+        )
+        self._store_is_behind = context._earlier_times("store", plan.store) is not None
+        self._final = None
+        if is_final:
+            read = self._store.fetch_session_many
+            self._final = FinalWindowColumns(
+                context, plan, self._changes, read, self._closing.not_yet_closed(self._sessions)
+            )
+
+    def process_batch(self, records: RecordColumns) -> None:
+        """Make sessions of records, and of those that they belong to."""
+        records = with_keys(records, self._context, needs_value=self._plan.aggregate.aggregation.needs_value)
+        if not len(records):
+            return
+        found = self._sessions_near(records)
+        values = self._values(records.value, found.held.value)
+        headers, merge_headers = self._headers_of(records.headers, found.held.headers)
+        sessions: list[list[Session]] = [[] for _ in range(len(records.by_key))]
+        held = found.rows.tolist(), found.end_ms.tolist(), found.start_ms.tolist(), values.held, headers.held
+        for key, *session in zip(*held, strict=True):
+            sessions[key].append(tuple(session))
+        closing = Closing(records, self._closing.advance_many(records))
+        times_ms = records.timestamp_ms.to_pylist()
+        closed_ms = self._closing.of_keys(records, closing.closed_ms).tolist()
+        seen_ms = self._closing.seen(closing.closed_ms).tolist()
+        rows = records.by_key.codes.tolist(), times_ms, values.coming, headers.coming, closed_ms, seen_ms
+        merged = self._merging.merge(
+            zip(*rows, strict=True),
+            records.by_key.keys.to_pylist(),
+            sessions,
+            merge_headers,
+            self._store.stream_time_ms,
+        )
+        if merged.late:
+            self._tell_late(records, merged.late)
+        changed = self._changed(records, merged, values, headers)
+        if self._final is not None:
+            self._put_out(self._final, closing, changed)
+        if self._store_is_behind:
+            # What came from a shard that was ahead must not hide what is open.
+            self._store.hold_stream_time(seen_ms[-1])
+        if merged.changes:
+            self._keep(records, changed)
+        if self._final is None:
+            self._changes.send(changed.made, changed.old, changed.groups)
+
+    def finish_batch(self) -> None:
+        """Send on what was held back, and have committed what is to be remembered."""
+        self._changes.finish()
+        self._observed.record()
+        if self._final is not None:
+            self._final.record()
+
+    def _sessions(self) -> Iterator[Windowed]:
+        with self._store.fetch(None, None) as sessions:
+            for session, _ in sessions:
+                yield session
+
+    def _sessions_near(self, records: RecordColumns) -> FoundSessions:
+        """Return all sessions that may belong to a record of their key."""
+        groups, times_ms = records.by_key, records.timestamp_ms.to_numpy()
+        earliest_ms, latest_ms = np.full(len(groups), MAX_TIME_MS), np.zeros(len(groups), np.int64)
+        np.minimum.at(earliest_ms, groups.codes, times_ms)
+        np.maximum.at(latest_ms, groups.codes, times_ms)
+        gap_ms = self._gap_ms
+        earliest_ms = np.maximum(earliest_ms, gap_ms) - gap_ms
+        latest_ms = np.minimum(latest_ms, MAX_TIME_MS - gap_ms) + gap_ms
+        found: FoundSessions = self._store.find_sessions_many(groups.keys, earliest_ms, latest_ms)
+        return found
+
+    def _values(self, coming: pa.Array, held: pa.Array) -> _Items:
+        aggregation = self._aggregation
+        if aggregation.counts:
+            return _Made([None] * len(coming), held)
+        return _Chosen(coming, held) if aggregation.combine is None else _Made(coming.to_pylist(), held)
+
+    def _headers_of(self, coming: pa.BinaryArray, held: pa.BinaryArray) -> tuple[_Items, Callable[[Any, Any], Any]]:
+        """Return the headers, and what merges two of them."""
+        policy = self._headers
+        if policy.keeps_none:
+            return _Chosen(pa.repeat(pa.scalar(b"", pa.binary()), len(coming)), held), _later
+        if policy.is_of_one_record and policy.fits_all(coming) and policy.fits_all(held):
+            return _Chosen(coming, held), _earlier if policy.keeps_first else _later
+        return _Made(coming.to_pylist(), held), self._update.merged
+
+    def _changed(self, records: RecordColumns, merged: MergedRecords, values: _Items, headers: _Items) -> _Changed:
+        row_numbers, starts, ends, new, old = zip(*merged.changes, strict=True) if merged.changes else ((),) * 5
+        rows, starts_ms, ends_ms = (np.array(numbers, np.int64) for numbers in (row_numbers, starts, ends))
+        keys = records.key.take(pa.array(rows))
+        made = RecordColumns.adopt(
+            windowed_column(keys, starts_ms, ends_ms),
+            values.column(new),
+            pa.array(ends_ms),
+            headers.column(merged.headers).take(pa.array(rows)),
+            None if records.origin is None else records.origin.take(pa.array(rows)),
+        )
+        return _Changed(rows, keys, starts_ms, ends_ms, made, values.column(old), groups_of(made.key))
+
+    def _keep(self, records: RecordColumns, changed: _Changed) -> None:
+        """Store what sessions have come to."""
+        lasts = np.sort(changed.groups.last_rows)
+        made_for = records.take(changed.rows[lasts])
+        value, headers = (column.take(pa.array(lasts)) for column in (changed.made.value, changed.made.headers))
+        # What is removed is logged with the headers of the record.
+        headers = pc.if_else(pc.is_valid(value), headers, made_for.headers)
+        stored = made_for.with_columns(value=value, headers=headers)
+        self._store.put_many(stored, changed.starts_ms[lasts], changed.ends_ms[lasts])
+
+    def _put_out(self, final: FinalWindowColumns, closing: Closing, changed: _Changed) -> None:
+        """Put out those sessions that are closed by any record, and note when the others end."""
+        groups, made, ends_ms = changed.groups, changed.made, changed.ends_ms
+        is_there = is_valid(made.value)
+        is_new = np.zeros(len(groups), np.bool_)
+        is_new[groups.codes[is_there & ~is_valid(changed.old)]] = True
+        closed_by = np.searchsorted(closing.closed_ms, ends_ms)
+        # A session that closed and is still seen can be merged: it was put out before as it was then.
+        before = np.flatnonzero((changed.rows < closed_by) & (closed_by < len(closing.records)))
+        lasts = before[are_last(pa.array(groups.codes[before]))]
+        lasts = lasts[ends_ms[lasts] >= self._store.first_visible_ms]
+        ready = made.take(lasts).with_columns(key=self._places(final, changed, lasts))
+        final.put_out(closing, ready.filter(is_new[groups.codes[lasts]] | final.are_noted(ready.key)))
+        noted = np.flatnonzero(~is_there | ~is_valid(changed.old))
+        final.note(closing, self._places(final, changed, noted), changed.rows[noted], is_there[noted])
+
+    def _places(self, final: FinalWindowColumns, changed: _Changed, rows: Integers) -> pa.BinaryArray:
+        return final.places(changed.keys.take(pa.array(rows)), changed.starts_ms[rows], changed.ends_ms[rows])
+
+    def _tell_late(self, records: RecordColumns, late: list[int]) -> None:
+        self._context.count(DROPPED_RECORDS, len(late))
+        self._context.count(LATE_RECORDS, len(late))
+        if self._plan.late_child is not None:
+            self._context.forward_batch(records.take(late), self._plan.late_child)
+
+
+class _Chosen:
+    """Items that are only chosen among: their places stand for them, of what is held behind those that come."""
+
+    def __init__(self, coming: pa.Array, held: pa.Array) -> None:
+        self._all = pa.concat_arrays([coming, held])
+        self.coming: Sequence[Any] = range(len(coming))
+        self.held: Sequence[Any] = range(len(coming), len(self._all))
+
+    def column(self, items: Sequence[Any]) -> pa.Array:
+        """Return the items as a column; None is null."""
+        return self._all.take(pa.array(items, pa.int64()))
+
+
+class _Made:
+    """Items that others are made of, as Python objects."""
+
+    def __init__(self, coming: Sequence[Any], held: pa.Array) -> None:
+        self._type = held.type
+        self.coming: Sequence[Any] = coming
+        self.held: Sequence[Any] = held.to_pylist()
+
+    def column(self, items: Sequence[Any]) -> pa.Array:
+        """Return the items as a column; None is null. Raises SerializationError for a number that does not fit."""
+        return aggregates_of(items, self._type)
+
+
+_Items: TypeAlias = "_Chosen | _Made"
+
+
+def _later(old: Any, new: Any) -> Any:
+    return new
+
+
+def _earlier(old: Any, new: Any) -> Any:
+    return new if old is None else old
