@@ -20,6 +20,8 @@ S = TypeVar("S", bound="Started")
 
 STOP_TIMEOUT_S: Final = 20
 _POLL_INTERVAL_S: Final = 0.05
+_END_TIMEOUT_S: Final = 300
+"""Who is to be killed in a batch has to start Spark first, on a machine that may be busy."""
 _LAUNCHER: Final = Path(__file__).with_name("end_with_parent.py")
 
 
@@ -89,7 +91,7 @@ class ProcessSession:
 
     def wait(self) -> None:
         """Wait until the process has ended, whoever ends it."""
-        wait_until(lambda: not self.runs, "the process does not end")
+        wait_until(lambda: not self.runs, "the process does not end", _END_TIMEOUT_S)
 
     def kill(self) -> None:
         """End every process of the session with SIGKILL and wait until they are gone."""
