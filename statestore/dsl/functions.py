@@ -12,10 +12,15 @@ Function: TypeAlias = "Callable[..., Any]"
 AnyFunction = TypeVar("AnyFunction", bound=Function)
 
 
+def of_key_and_value(what: str, function: AnyFunction) -> AnyFunction:
+    """Return a function that takes these. Raises TopologyError for another one."""
+    return checked(what, function, "key", "value")
+
+
 def checked(what: str, function: AnyFunction, *parameters: str) -> AnyFunction:
     """Return a function that takes these. Raises TopologyError for another one."""
     if not _takes(function, len(parameters)):
-        raise TopologyError(f"{what} wants a function of {_and(parameters)}, not {function!r}")
+        raise _refusal(what, function, parameters)
     return function
 
 
@@ -29,9 +34,7 @@ def of_key_and(what: str, function: Function, *parameters: str) -> Function:
         return _WithoutKey(function)
     if _takes(function, len(parameters) + 1):
         return function
-    raise TopologyError(
-        f"{what} wants a function of {_and(parameters)}, or of {_and(('key', *parameters))}, not {function!r}"
-    )
+    raise _refusal(what, function, parameters, ("key", *parameters))
 
 
 class _WithoutKey:
@@ -53,6 +56,10 @@ def _takes(function: Any, count: int) -> bool:
     except ValueError:  # as of str and max
         return True
     return True
+
+
+def _refusal(what: str, function: Any, *wanted: tuple[str, ...]) -> TopologyError:
+    return TopologyError(f"{what} wants a function of {', or of '.join(map(_and, wanted))}, not {function!r}")
 
 
 def _and(parameters: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from statestore.dsl.aggregates.grouped_stream import KGroupedStream
 from statestore.dsl.aggregates.several_aggregates import RowSerde, common_serde
 from statestore.dsl.branched_stream import BranchedKStream
-from statestore.dsl.functions import checked, of_key_and
+from statestore.dsl.functions import of_key_and, of_key_and_value
 from statestore.dsl.header_policy import PolicyLike
 from statestore.dsl.joins.joined import Joined, StreamJoined
 from statestore.dsl.joins.stream_joins import (
@@ -66,7 +66,8 @@ _TO_TABLE = "KSTREAM-TOTABLE-"
 class KStream(Staged):
     """Records on their way through a program; each method returns another stream, and changes nothing.
 
-    Headers and timestamps pass through every step without state as they came. `name` is that of a step's node.
+    Headers and timestamps pass through every step without state as they came. `name` is that of a step's node. Raises
+    TopologyError for a name that is taken, and for a function that takes something else than a step gives it.
     """
 
     def __init__(self, stage: Stage, *, is_rekeyed: bool = False) -> None:
@@ -75,13 +76,13 @@ class KStream(Staged):
 
     def filter(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
         """Return the records for which a predicate of key and value is true."""
-        checked("filter()", predicate, "key", "value")
-        return self._step("KSTREAM-FILTER-", name, partial(Stateless, filtered, predicate), self._value_serde)
+        step = partial(Stateless, filtered, of_key_and_value("filter()", predicate))
+        return self._step("KSTREAM-FILTER-", name, step, self._value_serde)
 
     def filter_not(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
         """Return the records for which a predicate of key and value is false."""
-        checked("filter_not()", predicate, "key", "value")
-        return self._step("KSTREAM-FILTER-", name, partial(Stateless, filtered_out, predicate), self._value_serde)
+        step = partial(Stateless, filtered_out, of_key_and_value("filter_not()", predicate))
+        return self._step("KSTREAM-FILTER-", name, step, self._value_serde)
 
     def map_values(
         self, mapper: Callable[..., Any], *, value_serde: Serde[Any] | None = None, name: str | None = None
@@ -109,7 +110,7 @@ class KStream(Staged):
         name: str | None = None,
     ) -> KStream:
         """Return the records with other keys and values. What comes after must not need state, as with `select_key`."""
-        step = partial(Stateless, with_key_and_value, checked("map()", mapper, "key", "value"))
+        step = partial(Stateless, with_key_and_value, of_key_and_value("map()", mapper))
         return self._step("KSTREAM-MAP-", name, step, value_serde, key_serde, is_rekeyed=True)
 
     def flat_map(
@@ -121,7 +122,7 @@ class KStream(Staged):
         name: str | None = None,
     ) -> KStream:
         """Return a record for each of the pairs of key and value that a function of both makes of one; see `map`."""
-        step = partial(Stateless, with_keys_and_values, checked("flat_map()", mapper, "key", "value"))
+        step = partial(Stateless, with_keys_and_values, of_key_and_value("flat_map()", mapper))
         return self._step("KSTREAM-FLATMAP-", name, step, value_serde, key_serde, is_rekeyed=True)
 
     def select_key(
@@ -132,17 +133,17 @@ class KStream(Staged):
         A record stays in the shard of its first key, so what comes after must not need state: group_by_key() and joins
         raise TopologyError. Give the DataFrame the key to group by, before stateful().
         """
-        step = partial(Stateless, with_key, checked("select_key()", mapper, "key", "value"))
+        step = partial(Stateless, with_key, of_key_and_value("select_key()", mapper))
         return self._step("KSTREAM-KEY-SELECT-", name, step, self._value_serde, key_serde, is_rekeyed=True)
 
     def peek(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> KStream:
         """Return the same records, each shown to a function of key and value on its way."""
-        step = partial(Stateless, peeked, checked("peek()", action, "key", "value"))
+        step = partial(Stateless, peeked, of_key_and_value("peek()", action))
         return self._step("KSTREAM-PEEK-", name, step, self._value_serde)
 
     def foreach(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> None:
         """Show each record to a function of key and value, again if its batch is retried; nothing comes after it."""
-        step = partial(Stateless, shown, checked("foreach()", action, "key", "value"))
+        step = partial(Stateless, shown, of_key_and_value("foreach()", action))
         self._step("KSTREAM-FOREACH-", name, step, None)
 
     def split(self, *, name: str | None = None) -> BranchedKStream[KStream]:
@@ -218,7 +219,7 @@ class KStream(Staged):
         if isinstance(by, str):
             return OfHeader(by)
         if callable(by):
-            return OfFunction(checked("deduplicate(by=)", by, "key", "value"))
+            return OfFunction(of_key_and_value("deduplicate(by=)", by))
         columns, values = tuple(by), self._value_serde
         if not columns:
             raise ValueError("by must name a column at least; None makes all records of a key the same")
@@ -362,7 +363,7 @@ class KStream(Staged):
         key_selector: Callable[[Any, Any], Any],
         joiner: Joiner,
     ) -> KStream:
-        checked(f"{kind.value}()", key_selector, "key", "value")
+        of_key_and_value(f"{kind.value}()", key_selector)
         joiner = _with_key(kind, joiner)
         node = add_global_table_join(self._stage, other.stage, other.view, key_selector, kind, joiner, options)
         stage = Stage(self._graph, node, self._key_serde, options.value_serde)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from statestore.dsl.functions import checked, of_key_and
+from statestore.dsl.functions import checked, of_key_and, of_key_and_value
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
 from statestore.dsl.joins.stream_joins import JoinKind, require_kind
 from statestore.dsl.joins.table_joins import TableSide, add_table_table_join
@@ -60,9 +60,8 @@ class KTable(Staged, Generic[Stream]):
         name: str | None = None,
     ) -> KTable[Stream]:
         """Return the keys for which a predicate of key and value is true; of others it says that they are gone."""
-        return self._computed(
-            _FILTER, name, _Kept("filter()", predicate, True), materialized, self._value_serde, is_filter=True
-        )
+        kept = _Kept(of_key_and_value("filter()", predicate), True)
+        return self._computed(_FILTER, name, kept, materialized, self._value_serde, is_filter=True)
 
     def filter_not(
         self,
@@ -72,9 +71,8 @@ class KTable(Staged, Generic[Stream]):
         name: str | None = None,
     ) -> KTable[Stream]:
         """Return the keys for which a predicate of key and value is false; of others it says that they are gone."""
-        return self._computed(
-            _FILTER, name, _Kept("filter_not()", predicate, False), materialized, self._value_serde, is_filter=True
-        )
+        kept = _Kept(of_key_and_value("filter_not()", predicate), False)
+        return self._computed(_FILTER, name, kept, materialized, self._value_serde, is_filter=True)
 
     def map_values(
         self,
@@ -280,8 +278,8 @@ class KTable(Staged, Generic[Stream]):
 class _Kept:
     """The value of a key that a predicate is `wanted` to be of; None of others."""
 
-    def __init__(self, what: str, predicate: Callable[[Any, Any], Any], wanted: bool) -> None:
-        self._predicate, self._wanted = checked(what, predicate, "key", "value"), wanted
+    def __init__(self, predicate: Callable[[Any, Any], Any], wanted: bool) -> None:
+        self._predicate, self._wanted = predicate, wanted
 
     def __call__(self, key: Any, value: Any) -> Any:
         return value if bool(self._predicate(key, value)) is self._wanted else None

@@ -108,6 +108,27 @@ def test_each_record_is_in_the_first_branch_that_takes_it_with_its_headers() -> 
     assert found == {"by-x": [x], "by-2": [y], "by-0": [TestRecord("b", "YY", 5, yy.headers)]}
 
 
+def test_a_branch_that_is_added_after_the_default_one_still_has_its_own_records() -> None:
+    def program(stream: KStream) -> KStream:
+        split = stream.split()
+        split.branch(lambda key, value: value == "x")
+        split.default_branch()
+        split.branch(lambda key, value: value == "y", name="late")
+        return split.no_default_branch()["KSTREAM-BRANCH-0000000001late"]
+
+    assert [record.value for record in put_out(program)] == ["y"]
+
+
+def test_a_split_has_one_default_branch_and_each_branch_its_own_name() -> None:
+    split = StreamsBuilder().stream("in", **TEXTS).split(name="by-")
+    split.branch(lambda key, value: True, name="x")
+    split.default_branch(name="rest")
+    with pytest.raises(TopologyError, match="'by-' has a default branch, 'by-rest'"):
+        split.default_branch(name="others")
+    with pytest.raises(TopologyError, match="there already is a node 'by-x'"):
+        split.branch(lambda key, value: True, name="x")
+
+
 def test_a_branch_whose_chain_returns_nothing_is_not_among_the_streams() -> None:
     builder, seen = StreamsBuilder(), []
     branches = (

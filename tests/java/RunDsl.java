@@ -415,7 +415,8 @@ public final class RunDsl {
                 () -> left.leftJoin(right, mapper, joiner));
     }
 
-    private static Object joinStreams(String op, KStream left, KStream right, ValueJoinerWithKey joiner, JsonNode statement) {
+    private static Object joinStreams(
+            String op, KStream left, KStream right, ValueJoinerWithKey joiner, JsonNode statement) {
         JoinWindows windows =
             JoinWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(NARROWED_MS), time(statement, "grace_ms"))
                 .before(time(statement, "before_ms")).after(time(statement, "after_ms"));

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ from statestore.format.keys.partitioner import partition_column
 from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.format.records.header_columns import HEADERS_TYPE
 from statestore.headers.topic_columns import sink_batch
-from statestore.spark.shards.blobs import BlobSpool, encode_blob
+from statestore.spark.shards.blobs import BlobSpool, by_shard, encode_blob
 from statestore.spark.shards.pack import Pack, unpack
 from statestore.spark.shards.record_order import records_in_order
 from statestore.spark.shards.schema import HEADERS, check_column_type
@@ -144,6 +145,13 @@ def test_what_waits_keeps_nothing_else_of_its_batch() -> None:
 def test_empty_batches_and_no_batches_make_no_blobs() -> None:
     assert packed() == {}
     assert packed(rows([])) == {}
+
+
+def test_no_rows_are_in_no_shard_and_others_stay_in_order() -> None:
+    rows = pa.record_batch([pa.array([0, 1, 2, 3, 4])], ["row"])
+    assert list(by_shard(rows.slice(0, 0), np.array([], np.int64))) == []
+    found = {shard: each.column("row").to_pylist() for shard, each in by_shard(rows, np.array([7, 2, 7, 2, 9]))}
+    assert found == {2: [1, 3], 7: [0, 2], 9: [4]}
 
 
 def test_sparks_other_arrow_types_are_taken_too() -> None:

@@ -79,11 +79,10 @@ def shown(action: Function, record: Record[Any, Any]) -> Records:
 
 
 class Branching(Processor):
-    """Sends each record to the child of the first predicate that it meets, to one behind these if it meets none."""
+    """Sends each record to the child of the first predicate that it meets, else to `default`; None is nobody."""
 
-    def __init__(self, predicates: Sequence[Function], children: Sequence[str]) -> None:
-        self._branches = tuple(zip(predicates, children, strict=False))
-        self._default = children[len(predicates)] if len(children) > len(predicates) else None
+    def __init__(self, branches: Sequence[tuple[Function, str]], default: str | None) -> None:
+        self._branches, self._default = branches, default
 
     def init(self, context: ProcessorContext) -> None:
         """Take the context."""

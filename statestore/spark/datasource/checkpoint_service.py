@@ -43,7 +43,7 @@ ReadLastBatch = Callable[[str], int]
 """From a checkpoint to its last committed batch. Raises RecoveryError."""
 
 
-class AskedDriver(ABC):
+class CheckpointReader(ABC):
     """Who can read a checkpoint."""
 
     def pointers(self, checkpoint: str, batch_id: int) -> list[str]:
@@ -60,7 +60,7 @@ class AskedDriver(ABC):
 
 
 @dataclass(frozen=True)
-class DriverAddress(AskedDriver):
+class DriverAddress(CheckpointReader):
     """Where it stands how to ask the driver."""
 
     path: str
@@ -95,7 +95,7 @@ class DriverAddress(AskedDriver):
 
 
 @dataclass(frozen=True)
-class NobodyToAsk(AskedDriver):
+class NobodyToAsk(CheckpointReader):
     """Stands for the driver where none can be asked."""
 
     why: str

@@ -15,7 +15,7 @@ from statestore.recovery.making.placement import record_keys
 from statestore.recovery.making.rescale import committed_pointers, where_it_began
 from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, METADATA_NAME, StateMetadata, read_metadata
 from statestore.spark.datasource.change_feed import ShardChanges, shard_changes
-from statestore.spark.datasource.checkpoint_service import AskedDriver
+from statestore.spark.datasource.checkpoint_service import CheckpointReader
 from statestore.spark.datasource.options import ReadOptions, pointers_of
 
 
@@ -41,7 +41,7 @@ def asked_store(metadata: StateMetadata, store: str | None) -> StoreSpec:
 
 
 def asked_pointers(
-    location: DurableLocation, metadata: StateMetadata, options: ReadOptions, driver: AskedDriver, dataframe: str
+    location: DurableLocation, metadata: StateMetadata, options: ReadOptions, driver: CheckpointReader, dataframe: str
 ) -> list[CommitPointer]:
     """Return each shard's commit pointer; without a batch, of the last one when `dataframe` was first planned."""
     if options.pointers is not None:
@@ -62,7 +62,7 @@ def asked_pointers(
 
 
 def asked_changes(
-    location: DurableLocation, metadata: StateMetadata, options: ReadOptions, driver: AskedDriver, dataframe: str
+    location: DurableLocation, metadata: StateMetadata, options: ReadOptions, driver: CheckpointReader, dataframe: str
 ) -> list[ShardChanges]:
     """Return the changes of each shard that options of a change feed ask for."""
     start, end = options.change_start_batch_id, options.change_end_batch_id

@@ -23,7 +23,12 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.spark.checkpoints.checkpoint_pointers import recorded_pointers
 from statestore.spark.checkpoints.source_offsets import read_source_offsets
 from statestore.spark.datasource.change_feed import CHANGE_FIELDS, ChangeScan, ShardChanges
-from statestore.spark.datasource.checkpoint_service import UNREGISTERED, WITH_CONNECT, AskedDriver, CheckpointService
+from statestore.spark.datasource.checkpoint_service import (
+    UNREGISTERED,
+    WITH_CONNECT,
+    CheckpointReader,
+    CheckpointService,
+)
 from statestore.spark.datasource.committed import asked_changes, asked_pointers, asked_store, shards_of_keys, state_in
 from statestore.spark.datasource.options import ReadOptions
 from statestore.spark.datasource.planned_filters import check_filters
@@ -65,7 +70,7 @@ def register_data_source(spark: SparkSession) -> None:
     _services[spark] = service
 
 
-def _register(spark: SparkSession, answering: AskedDriver) -> None:
+def _register(spark: SparkSession, answering: CheckpointReader) -> None:
     choose_python(spark)
 
     class Registered(HeaderStateDataSource):
@@ -78,7 +83,7 @@ def _register(spark: SparkSession, answering: AskedDriver) -> None:
 class HeaderStateDataSource(DataSource):
     """What Spark makes of a `load` or a `save`. Lives on the driver's machine, and travels on without `driver`."""
 
-    driver: AskedDriver = UNREGISTERED
+    driver: CheckpointReader = UNREGISTERED
     """Who can read a checkpoint."""
     _dataframe: str | None = None
     """Identity of the DataFrame that `load` returned: all that is derived from it shares it."""
@@ -133,7 +138,7 @@ class HeaderStateDataSource(DataSource):
         return _restored, (dict(self.options), self.driver, self._dataframe or uuid.uuid4().hex)
 
 
-def _restored(options: Mapping[str, str], driver: AskedDriver, dataframe: str) -> HeaderStateDataSource:
+def _restored(options: Mapping[str, str], driver: CheckpointReader, dataframe: str) -> HeaderStateDataSource:
     source = HeaderStateDataSource(dict(options))
     source.driver = driver
     source._dataframe = dataframe

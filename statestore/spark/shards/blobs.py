@@ -95,8 +95,9 @@ def pieces(batch: pa.RecordBatch, max_bytes: int = DEFAULT_BYTES) -> Iterator[pa
 
 def runs(changes: Integers, count: int) -> Iterator[tuple[int, int]]:
     """Yield start and end of each run of rows, which end where `changes`, the differences of neighbours, are not 0."""
-    ends = (np.flatnonzero(changes) + 1).tolist()
-    return zip([0, *ends], [*ends, count], strict=True)
+    if count:
+        ends = (np.flatnonzero(changes) + 1).tolist()
+        yield from zip([0, *ends], [*ends, count], strict=True)
 
 
 def by_shard(batch: pa.RecordBatch, shard_of: Integers) -> Iterator[tuple[int, pa.RecordBatch]]:

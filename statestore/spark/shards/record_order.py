@@ -57,8 +57,6 @@ def batches_in_order(
 
 def _parts(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:
     """Yield each topic partition of a batch that is sorted by position, with its records."""
-    if not batch.num_rows:
-        return
     topics, partitions = batch.column("topic").indices.to_numpy(), batch.column("partition").to_numpy()
     changes = (np.diff(topics) != 0) | (np.diff(partitions) != 0)
     names = batch.column("topic").dictionary

@@ -10,7 +10,7 @@ the headers that come of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,25 +18,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.dsl.aggregations import ColumnAggregation, aggregates_of
+from statestore.dsl.aggregations import aggregates_of
 from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating import Update
-from statestore.dsl.processors.aggregating_columns import with_keys
-from statestore.dsl.processors.changes_out import ColumnChanges, groups_of
-from statestore.dsl.processors.planned import Planned
-from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
+from statestore.dsl.processors.changes_out import groups_of
 from statestore.dsl.processors.windows.final_windows import Closing, FinalWindowColumns
 from statestore.dsl.processors.windows.session_merging import MergedRecords, Session, SessionMerging
-from statestore.dsl.processors.windows.windowed_aggregating import WindowedAggregate, WindowedPlan
+from statestore.dsl.processors.windows.windowed_aggregating import WindowedAggregate, WindowedAggregateColumns
 from statestore.dsl.windows import SessionWindows
 from statestore.format.binary_columns import Integers, is_valid
 from statestore.format.key_groups import KeyGroups, are_last
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
-from statestore.processor.counted import DROPPED_RECORDS, LATE_RECORDS
-from statestore.processor.processor import BatchProcessor
 from statestore.processor.record import Record
+from statestore.stores.entries.entry_columns import HeldColumns
 from statestore.stores.holders import AggregationWithHeaders, ValueTimestampHeaders
 from statestore.stores.iterator import Windowed
 from statestore.stores.session import FoundSessions
@@ -114,10 +110,14 @@ class SessionAggregating(WindowedAggregate[SessionWindows]):
         held: AggregationWithHeaders[Any] | None = self._store.fetch_session(window.key, window.start_ms, window.end_ms)
         return None if held is None else ValueTimestampHeaders(held.aggregation, window.end_ms, held.header_bytes)
 
-    def _windows(self) -> Iterable[Windowed]:
-        with self._store.fetch(None, None) as sessions:
-            for session, _ in sessions:
-                yield session
+    def _windows(self) -> Iterator[Windowed]:
+        return _sessions_in(self._store)
+
+
+def _sessions_in(store: Any) -> Iterator[Windowed]:
+    with store.fetch(None, None) as sessions:
+        for session, _ in sessions:
+            yield session
 
 
 class _Changed(NamedTuple):
@@ -135,25 +135,16 @@ class _Changed(NamedTuple):
     """Which changes are of the same session."""
 
 
-class SessionAggregatingColumns(Planned[WindowedPlan[SessionWindows]], BatchProcessor):
+class SessionAggregatingColumns(WindowedAggregateColumns[SessionWindows]):
     """Keeps one aggregate a key and session."""
 
-    def __init__(self, plan: WindowedPlan[SessionWindows], aggregation: ColumnAggregation) -> None:
-        super().__init__(plan)
-        self._aggregation = aggregation
-
     def init(self, context: ProcessorContext) -> None:
-        """Open the store, and what merges sessions."""
+        """Open what merges sessions."""
         super().init(context)
         plan, windows = self._plan.aggregate, self._plan.windows
-        self._store = context.state_store(plan.store)
-        self._changes = ColumnChanges(plan.changes, context)
         self._headers, self._update = plan.headers, Update(plan, context)
-        self._observed = ObservedTime(context, plan.store, plan.key_serde)
-        self._closing = WindowClosing(self._observed, windows.closes_after_ms)
         self._gap_ms = windows.inactivity_gap_ms
-        is_final = self._plan.is_final
-        tells_each = not plan.changes.is_cached and not is_final
+        tells_each = not plan.changes.is_cached and not self._plan.is_final
         self._merging = SessionMerging(
             windows,
             plan.aggregation,
@@ -161,19 +152,9 @@ class SessionAggregatingColumns(Planned[WindowedPlan[SessionWindows]], BatchProc
             tells_each=tells_each,
             removes_kept=tells_each,
         )
-        self._store_is_behind = context._earlier_times("store", plan.store) is not None
-        self._final = None
-        if is_final:
-            read = self._store.fetch_session_many
-            self._final = FinalWindowColumns(
-                context, plan, self._changes, read, self._closing.not_yet_closed(self._sessions)
-            )
 
-    def process_batch(self, records: RecordColumns) -> None:
-        """Make sessions of records, and of those that they belong to."""
-        records = with_keys(records, self._context, needs_value=self._plan.aggregate.aggregation.needs_value)
-        if not len(records):
-            return
+    def _aggregate(self, closing: Closing) -> None:
+        records = closing.records
         found = self._sessions_near(records)
         values = self._values(records.value, found.held.value)
         headers, merge_headers = self._headers_of(records.headers, found.held.headers)
@@ -181,7 +162,6 @@ class SessionAggregatingColumns(Planned[WindowedPlan[SessionWindows]], BatchProc
         held = found.rows.tolist(), found.end_ms.tolist(), found.start_ms.tolist(), values.held, headers.held
         for key, *session in zip(*held, strict=True):
             sessions[key].append(tuple(session))
-        closing = Closing(records, self._closing.advance_many(records))
         times_ms = records.timestamp_ms.to_pylist()
         closed_ms = self._closing.of_keys(records, closing.closed_ms).tolist()
         seen_ms = self._closing.seen(closing.closed_ms).tolist()
@@ -193,8 +173,7 @@ class SessionAggregatingColumns(Planned[WindowedPlan[SessionWindows]], BatchProc
             merge_headers,
             self._store.stream_time_ms,
         )
-        if merged.late:
-            self._tell_late(records, merged.late)
+        self._tell_late(records, np.array(merged.late, np.int64))
         changed = self._changed(records, merged, values, headers)
         if self._final is not None:
             self._put_out(self._final, closing, changed)
@@ -206,17 +185,12 @@ class SessionAggregatingColumns(Planned[WindowedPlan[SessionWindows]], BatchProc
         if self._final is None:
             self._changes.send(changed.made, changed.old, changed.groups)
 
-    def finish_batch(self) -> None:
-        """Send on what was held back, and have committed what is to be remembered."""
-        self._changes.finish()
-        self._observed.record()
-        if self._final is not None:
-            self._final.record()
+    def _held(self, keys: pa.Array, starts_ms: Integers, ends_ms: Integers) -> HeldColumns:
+        held: HeldColumns = self._store.fetch_session_many(keys, starts_ms, ends_ms)
+        return held
 
-    def _sessions(self) -> Iterator[Windowed]:
-        with self._store.fetch(None, None) as sessions:
-            for session, _ in sessions:
-                yield session
+    def _windows(self) -> Iterator[Windowed]:
+        return _sessions_in(self._store)
 
     def _sessions_near(self, records: RecordColumns) -> FoundSessions:
         """Return all sessions that may belong to a record of their key."""
@@ -286,12 +260,6 @@ class SessionAggregatingColumns(Planned[WindowedPlan[SessionWindows]], BatchProc
 
     def _places(self, final: FinalWindowColumns, changed: _Changed, rows: Integers) -> pa.BinaryArray:
         return final.places(changed.keys.take(pa.array(rows)), changed.starts_ms[rows], changed.ends_ms[rows])
-
-    def _tell_late(self, records: RecordColumns, late: list[int]) -> None:
-        self._context.count(DROPPED_RECORDS, len(late))
-        self._context.count(LATE_RECORDS, len(late))
-        if self._plan.late_child is not None:
-            self._context.forward_batch(records.take(late), self._plan.late_child)
 
 
 class _Chosen:

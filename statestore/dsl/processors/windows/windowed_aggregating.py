@@ -14,7 +14,7 @@ from statestore.dsl.aggregations import ColumnAggregation
 from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating import AggregatePlan, Update
 from statestore.dsl.processors.aggregating_columns import ColumnUpdate, with_keys
-from statestore.dsl.processors.changes_out import ColumnChanges
+from statestore.dsl.processors.changes_out import ChangesOut, ColumnChanges
 from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
 from statestore.dsl.processors.windows.final_windows import Closing, FinalWindowColumns, FinalWindows
@@ -27,10 +27,11 @@ from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS, LATE_RECORDS
 from statestore.processor.processor import BatchProcessor
 from statestore.processor.record import Record
+from statestore.stores.entries.entry_columns import HeldColumns
 from statestore.stores.holders import ValueTimestampHeaders
 from statestore.stores.iterator import Windowed
 
-WindowsT = TypeVar("WindowsT", TimeWindows, SlidingWindows, SessionWindows)
+WindowsT = TypeVar("WindowsT", bound=TimeWindows | SlidingWindows | SessionWindows)
 
 
 @dataclass(frozen=True)
@@ -45,25 +46,20 @@ class WindowedPlan(Generic[WindowsT]):
     """Who gets the records that came too late for a window."""
 
 
-class WindowedAggregate(Planned[WindowedPlan[WindowsT]]):
-    """What all aggregates by windows have in common: what is late, and what is final."""
+class WindowedProcessor(Planned[WindowedPlan[WindowsT]]):
+    """What all aggregates by windows have in common, by records and in columns: what is late, and what is final."""
+
+    _changes: ChangesOut | ColumnChanges
+    _final: FinalWindows | FinalWindowColumns | None
 
     def init(self, context: ProcessorContext) -> None:
         """Open the store, and what is remembered of the batches before."""
         super().init(context)
         plan = self._plan.aggregate
         self._store = context.state_store(plan.store)
-        # What is final is put out at once, also of a table whose changes are held back.
-        changes = replace(plan.changes, is_cached=False) if self._plan.is_final else plan.changes
-        self._changes = changes.open(context, plan.key_serde)
-        self._update = Update(plan, context)
         self._observed = ObservedTime(context, plan.store, plan.key_serde)
         self._closing = WindowClosing(self._observed, self._plan.windows.closes_after_ms)
         self._store_is_behind = context._earlier_times("store", plan.store) is not None
-        self._final = None
-        if self._plan.is_final:
-            windows = self._closing.not_yet_closed(self._windows)
-            self._final = FinalWindows(context, plan.store, plan.key_serde, self._held, windows)
 
     def finish_batch(self) -> None:
         """Send on what was held back, and have committed what is to be remembered."""
@@ -73,12 +69,32 @@ class WindowedAggregate(Planned[WindowedPlan[WindowsT]]):
             self._final.record()
 
     @abstractmethod
-    def _held(self, window: Windowed) -> ValueTimestampHeaders[Any] | None:
-        """Return what is held of a window, with the timestamp that it goes on with."""
-
-    @abstractmethod
     def _windows(self) -> Iterable[Windowed]:
         """Yield all windows that there are."""
+
+
+class WindowedAggregate(WindowedProcessor[WindowsT]):
+    """What all aggregates by windows have in common that go by records."""
+
+    _changes: ChangesOut
+    _final: FinalWindows | None
+
+    def init(self, context: ProcessorContext) -> None:
+        """Open what takes changes, and what puts windows out once."""
+        super().init(context)
+        plan = self._plan.aggregate
+        # What is final is put out at once, also of a table whose changes are held back.
+        changes = replace(plan.changes, is_cached=False) if self._plan.is_final else plan.changes
+        self._changes = changes.open(context, plan.key_serde)
+        self._update = Update(plan, context)
+        self._final = None
+        if self._plan.is_final:
+            windows = self._closing.not_yet_closed(self._windows)
+            self._final = FinalWindows(context, plan.store, plan.key_serde, self._held, windows)
+
+    @abstractmethod
+    def _held(self, window: Windowed) -> ValueTimestampHeaders[Any] | None:
+        """Return what is held of a window, with the timestamp that it goes on with."""
 
     def _close(self, record: Record[Any, Any]) -> int:
         """Return the latest end that has closed for a record; what has is put out, if that is what is asked for.
@@ -190,38 +206,61 @@ class _Updated(NamedTuple):
     """Of each group, whether nothing was held of it."""
 
 
-class WindowedAggregatingColumns(Planned[WindowedPlan[TimeWindows]], BatchProcessor):
-    """Keeps one aggregate a key and window, with the latest timestamp of its records."""
+class WindowedAggregateColumns(WindowedProcessor[WindowsT], BatchProcessor):
+    """What all aggregates by windows have in common that go in columns."""
 
-    def __init__(self, plan: WindowedPlan[TimeWindows], aggregation: ColumnAggregation) -> None:
+    _changes: ColumnChanges
+    _final: FinalWindowColumns | None
+
+    def __init__(self, plan: WindowedPlan[WindowsT], aggregation: ColumnAggregation) -> None:
         super().__init__(plan)
         self._aggregation = aggregation
 
     def init(self, context: ProcessorContext) -> None:
-        """Open the store."""
+        """Open what takes changes, and what puts windows out once."""
         super().init(context)
         plan = self._plan.aggregate
-        self._store = context.state_store(plan.store)
         self._changes = ColumnChanges(plan.changes, context)
-        self._update = ColumnUpdate(self._aggregation, plan, context)
-        self._observed = ObservedTime(context, plan.store, plan.key_serde)
-        self._closing = WindowClosing(self._observed, self._plan.windows.closes_after_ms)
         self._final = None
         if self._plan.is_final:
-            self._final = FinalWindowColumns(
-                context,
-                plan,
-                self._changes,
-                lambda keys, starts_ms, _: self._store.fetch_many(keys, starts_ms),
-                self._closing.not_yet_closed(self._windows),
-            )
+            windows = self._closing.not_yet_closed(self._windows)
+            self._final = FinalWindowColumns(context, plan, self._changes, self._held, windows)
 
     def process_batch(self, records: RecordColumns) -> None:
         """Add records to the aggregates of their windows."""
         records = with_keys(records, self._context, needs_value=self._plan.aggregate.aggregation.needs_value)
-        if not len(records):
+        if len(records):
+            self._aggregate(Closing(records, self._closing.advance_many(records)))
+
+    @abstractmethod
+    def _aggregate(self, closing: Closing) -> None:
+        """Add records that have keys to the aggregates of their windows, and put out what they close."""
+
+    @abstractmethod
+    def _held(self, keys: pa.Array, starts_ms: Integers, ends_ms: Integers) -> HeldColumns:
+        """Return what is held of windows."""
+
+    def _tell_late(self, records: RecordColumns, late: Integers) -> None:
+        """Count and send on what is too late: the rows of records, each once for each window."""
+        if not len(late):
             return
-        closing = Closing(records, self._closing.advance_many(records))
+        rows = np.unique(late)
+        self._context.count(DROPPED_RECORDS, len(late))
+        self._context.count(LATE_RECORDS, len(rows))
+        if self._plan.late_child is not None:
+            self._context.forward_batch(records.take(pa.array(rows)), self._plan.late_child)
+
+
+class WindowedAggregatingColumns(WindowedAggregateColumns[TimeWindows]):
+    """Keeps one aggregate a key and window, with the latest timestamp of its records."""
+
+    def init(self, context: ProcessorContext) -> None:
+        """Open what aggregates."""
+        super().init(context)
+        self._update = ColumnUpdate(self._aggregation, self._plan.aggregate, context)
+
+    def _aggregate(self, closing: Closing) -> None:
+        records = closing.records
         assigned = self._assign(records.timestamp_ms.to_numpy())
         is_late = assigned.ends_ms <= self._closing.of_keys(records, closing.closed_ms)[assigned.rows]
         self._tell_late(records, assigned.rows[is_late])
@@ -231,12 +270,9 @@ class WindowedAggregatingColumns(Planned[WindowedPlan[TimeWindows]], BatchProces
         elif len(kept.rows):
             self._change(records, kept)
 
-    def finish_batch(self) -> None:
-        """Send on what was held back, and have committed what is to be remembered."""
-        self._changes.finish()
-        self._observed.record()
-        if self._final is not None:
-            self._final.record()
+    def _held(self, keys: pa.Array, starts_ms: Integers, ends_ms: Integers) -> HeldColumns:
+        held: HeldColumns = self._store.fetch_many(keys, starts_ms)
+        return held
 
     def _windows(self) -> Iterator[Windowed]:
         with self._store.all() as entries:
@@ -297,15 +333,6 @@ class WindowedAggregatingColumns(Planned[WindowedPlan[TimeWindows]], BatchProces
         updated = self._update.of(groups, held, of_windows)
         made = of_windows.with_columns(value=updated.new, timestamp_ms=updated.timestamp_ms, headers=updated.headers)
         return _Updated(groups, made, updated.old, ~is_valid(held.value))
-
-    def _tell_late(self, records: RecordColumns, late: Integers) -> None:
-        if not len(late):
-            return
-        rows = np.unique(late)
-        self._context.count(DROPPED_RECORDS, len(late))
-        self._context.count(LATE_RECORDS, len(rows))
-        if self._plan.late_child is not None:
-            self._context.forward_batch(records.take(pa.array(rows)), self._plan.late_child)
 
 
 def first_starts(windows: TimeWindows, times_ms: Integers) -> Integers:
