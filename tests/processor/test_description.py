@@ -37,8 +37,8 @@ def topology() -> Topology:
 EXPECTED = """\
 Topologies:
    Sub-topology: 0
-    Source: orders (topics: [early, late])
-      --> total, audit
+    Source: orders (topics: [late, early])
+      --> audit, total
     Processor: total (stores: [totals])
       --> audit, out
       <-- orders

@@ -21,7 +21,7 @@ from tests.support.java.driver import (
     read_one,
     run_with_kafka_streams,
 )
-from tests.support.twins.driver import FAILED, meaning_of_java, run_here, with_sorted_lists
+from tests.support.twins.driver import FAILED, meaning_of_java, run_here
 from tests.support.twins.random_scenarios import INPUTS, draw_graph, draw_scenario
 from tests.support.twins.topologies import TOPOLOGIES
 from tests.support.twins.wrong_topologies import WRONG_TOPOLOGIES
@@ -216,16 +216,16 @@ def test_fixed_scenarios(name: str, kafka_streams: Outcome) -> None:
 @pytest.mark.parametrize("topology", [name for name in TOPOLOGIES if name not in {*WRONG_TOPOLOGIES, "failing-init"}])
 def test_descriptions(topology: str, kafka_streams: Outcome) -> None:
     scenario = Scenario(topology)
-    expected = with_sorted_lists(kafka_streams(scenario)["describe"])
+    expected = kafka_streams(scenario)["describe"]
     assert expected.startswith("Topologies:")
-    assert with_sorted_lists(run_here(scenario)["describe"]) == expected
+    assert run_here(scenario)["describe"] == expected
 
 
 def test_descriptions_of_random_topologies(kafka_streams: Outcome) -> None:
     described = [(kafka_streams(draw_graph(seed))["describe"], draw_graph(seed)) for seed in SEEDS]
     assert sum("global store" in description for description, _ in described) > 20
     for description, scenario in described:
-        assert with_sorted_lists(run_here(scenario)["describe"]) == with_sorted_lists(description), scenario.graph
+        assert run_here(scenario)["describe"] == description, scenario.graph
 
 
 @pytest.mark.parametrize("topology", WRONG_TOPOLOGIES)

@@ -2,44 +2,68 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from statestore.processor.nodes import NodeGraph, Operator, ProcessorNode, SinkNode, SourceNode
 from statestore.processor.pictures.description import NodeDescription, SubtopologyDescription, TopologyDescription
+from statestore.processor.pictures.java_order import JavaTreeSet, in_hash_order
 
 _Node: TypeAlias = "SourceNode | ProcessorNode | SinkNode"
 
 
 def describe(graph: NodeGraph) -> TopologyDescription:
-    """Return the description of the topology whose nodes these are."""
-    nodes = graph.nodes
-    ids = _subtopology_ids(graph)
-    sizes = _sizes(graph)
-
-    def larger_first(name: str) -> tuple[int, str]:
-        return -sizes[name], name
-
+    """Return the description of the topology whose nodes these are, with all in the order of Kafka's."""
     groups: dict[int, list[str]] = {}
-    for name in sorted(nodes, key=larger_first):
-        groups.setdefault(ids[name], []).append(name)
-    return TopologyDescription(
-        tuple(
-            SubtopologyDescription(
-                number,
-                tuple(
-                    _describe_node(
-                        nodes[name],
-                        tuple(sorted(_parents(nodes[name]), key=larger_first)),
-                        tuple(sorted(graph.children(name), key=larger_first)),
-                        graph.operators.get(name),
-                    )
-                    for name in groups[number]
-                ),
-                is_global=any(graph.is_global(name) for name in groups[number]),
-            )
-            for number in sorted(groups)
+    for name, number in _subtopology_ids(graph).items():
+        groups.setdefault(number, []).append(name)
+    return TopologyDescription(tuple(_describe_group(graph, number, groups[number]) for number in sorted(groups)))
+
+
+@dataclass(eq=False)
+class _Connected:
+    """A node between its neighbours, whose order is that of their sizes when they were connected.
+
+    Sizes grow on as more is connected, which moves nobody: so the order of lists need not be that of the last sizes.
+    """
+
+    name: str
+    size: int = 1
+    """How many paths lead down from it, of what is connected so far."""
+
+    def __post_init__(self) -> None:
+        self.above = JavaTreeSet(_Connected.is_before)
+        self.below = JavaTreeSet(_Connected.is_before)
+
+    def is_before(self, other: _Connected) -> bool:
+        """Whether Kafka names it first: the larger one, or the first one by name."""
+        return (-self.size, self.name) < (-other.size, other.name)
+
+    def grow(self, by: int) -> None:
+        """Count what has come below, here and in all above."""
+        self.size += by
+        for parent in self.above:
+            parent.grow(by)
+
+
+def _describe_group(graph: NodeGraph, number: int, names: list[str]) -> SubtopologyDescription:
+    # Kafka collects the names in a set and the nodes in a map: two tables.
+    connected = {name: _Connected(name) for name in in_hash_order(in_hash_order(names))}
+    for node in connected.values():
+        for parent in map(connected.__getitem__, _parents(graph.nodes[node.name])):
+            node.above.add(parent)
+            parent.below.add(node)
+            parent.grow(node.size)
+    described = [
+        _describe_node(
+            graph.nodes[node.name],
+            tuple(parent.name for parent in node.above),
+            tuple(child.name for child in node.below),
+            graph.operators.get(node.name),
         )
-    )
+        for node in sorted(connected.values(), key=lambda node: (-node.size, node.name))
+    ]
+    return SubtopologyDescription(number, tuple(described), is_global=any(map(graph.is_global, names)))
 
 
 def _parents(node: _Node) -> tuple[str, ...]:
@@ -50,14 +74,14 @@ def _describe_node(
     node: _Node, parents: tuple[str, ...], children: tuple[str, ...], operator: Operator | None
 ) -> NodeDescription:
     if isinstance(node, SourceNode):
-        topics = tuple(sorted(node.topics or ()))
+        topics = tuple(in_hash_order(node.topics or ()))
         if node.topics is None:
             return NodeDescription(
                 "Source", node.name, "topics: every other", parents, children, topics=("every other",)
             )
         return NodeDescription("Source", node.name, f"topics: [{', '.join(topics)}]", parents, children, topics=topics)
     if isinstance(node, ProcessorNode):
-        stores = tuple(sorted({*node.stores} - node.undescribed))
+        stores = tuple(in_hash_order(store for store in node.stores if store not in node.undescribed))
         detail = f"stores: [{', '.join(stores)}]"
         shown = None if operator is None else str(operator)
         return NodeDescription("Processor", node.name, detail, parents, children, stores, operator=shown)
@@ -89,11 +113,3 @@ def _subtopology_ids(graph: NodeGraph) -> dict[str, int]:
             root[find(name)] = find(users.setdefault(store, name))
     numbers: dict[str, int] = {}
     return {name: numbers.setdefault(find(name), len(numbers)) for name in graph.nodes}
-
-
-def _sizes(graph: NodeGraph) -> dict[str, int]:
-    """Return how many paths lead down from each node: the measure by which Kafka orders nodes."""
-    sizes: dict[str, int] = {}
-    for name in reversed(graph.nodes):
-        sizes[name] = 1 + sum(sizes[child] for child in graph.children(name))
-    return sizes

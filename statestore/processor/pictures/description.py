@@ -1,6 +1,6 @@
 """What a topology looks like: sub-topologies and their nodes, as text and as a drawing.
 
-Source: Kafka Streams' TopologyDescription, whose text this is; but names in a list are in order here.
+Source: Kafka Streams' TopologyDescription, whose text this is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from statestore.processor.pictures.drawing import draw
 
 @dataclass(frozen=True)
 class NodeDescription:
-    """A node: `detail` is what it reads, keeps or writes; parents and children are names, the larger first."""
+    """A node: `detail` is what it reads, keeps or writes; parents and children are names, in Kafka's order."""
 
     kind: Literal["Source", "Processor", "Sink"]
     name: str

@@ -211,19 +211,6 @@ def _meaning_of_errors(errors: list[str]) -> list[Any]:
     return errors
 
 
-def with_sorted_lists(description: str) -> str:
-    """A description whose topics, stores, parents and children are in the order of their names.
-
-    Kafka lists them in the order of hash tables of Java's.
-    """
-
-    def sorted_names(found: re.Match[str]) -> str:
-        return found[1] + ", ".join(sorted(found[2].split(", "))) + found[3]
-
-    in_brackets = re.sub(r"(\[)([^\]]+)(\])", sorted_names, description)
-    return re.sub(r"((?:-->|<--) )(.+)()", sorted_names, in_brackets)
-
-
 def _record(
     key: str | None, value: str | None, timestamp_ms: int | None, headers: Sequence[tuple[str, str | None]]
 ) -> TestRecord[bytes | None, bytes | None]:

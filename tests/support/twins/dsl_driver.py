@@ -23,7 +23,7 @@ from statestore.format.values.buffered_record import decode_logged_record
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.java.driver import Step
 from tests.support.java.dsl import DslScenario, files_in_memory
-from tests.support.twins.driver import Run, with_sorted_lists
+from tests.support.twins.driver import Run
 from tests.support.twins.dsl_functions import (
     AGGREGATORS,
     FLAT_MAPPERS,
@@ -433,16 +433,15 @@ def _shown(step: Step) -> str:
 def comparable(scenario: DslScenario, result: dict[str, Any], *, has_headers: bool) -> dict[str, Any]:
     """A result without what differs for a reason, up to the step that failed.
 
-    Lists of names are sorted in the description: there they are in the order of hash tables. Headers are left out
-    unless both keep the same ones; of changelogs always, where each format of values has its own. With caching, there
-    stores are behind their caches, and so are their changelogs: both are left out.
+    Headers are left out unless both keep the same ones; of changelogs always, where each format of values has its own.
+    With caching, there stores are behind their caches, and so are their changelogs: both are left out.
     """
     emitted = result["emitted"]
     failed = next((number for number, step in enumerate(emitted) if "error" in step), None)
     if failed is not None:
         emitted = [*emitted[:failed], "failed"]
     compared = {
-        "describe": with_sorted_lists(result["describe"]),
+        "describe": result["describe"],
         "emitted": [_compared_topics(scenario, step, has_headers=has_headers) for step in emitted],
     }
     if failed is None:
