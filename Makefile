@@ -48,10 +48,11 @@ demo-middleware: java $(INSTALLED) jars ## run a stack of middleware around a qu
 SHORT_LIVED_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 # A file's tests run in one process, so that what its fixtures start is started once. The files with the most tests are
-# not those that take longest, so they do not come first.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# not those that take longest, so they do not come first. One process more than CI has cores: a third of their time they
+# wait for Spark, for a broker or for a clock.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-test: java $(INSTALLED) jars ## run all tests, in 2 processes; ARGS="-k name" or ARGS="-m 'not kafka'" runs some
+test: java $(INSTALLED) jars ## run all tests, in 3 processes; ARGS="-k name" or ARGS="-m 'not kafka'" runs some
 	@$(WITH_JAVA) SPARK_SUBMIT_OPTS="$(SHORT_LIVED_JVM)" $(PYTEST) --costs build/durations.json $(ARGS)
 
 test-fast: $(INSTALLED) ## run, at each save, what needs neither Spark nor Java nor Kafka and is not slow

@@ -44,10 +44,10 @@ _WORDS: Final = {each.value: each for each in OnFailure}
 class FailureHandling:
     """What a query does about records that fail.
 
-    Of each kind of failure "fail" stops the query; "continue" leaves the record out, counts it in the shard's
-    commit pointer and logs it; "dead_letter" puts it out to the topic for dead letters as well, and so does
-    "topic:NAME", which names that. Or a function of the FailedRecord that returns one of the words, and travels to the
-    executors. None is "fail".
+    Of each kind of failure "fail" stops the query; "continue" leaves the record out, counts it in the figures and logs
+    it, and commit pointers count those that no serde could read; "dead_letter" puts it out to the topic for dead
+    letters as well, and so does "topic:NAME", which names that. Or a function of the FailedRecord that returns one of
+    the words, and travels to the executors. None is "fail".
 
     Raises ValueError for unknown words, for "dead_letter" without a topic for dead letters, and for two topics;
     TypeError for what is neither a word nor a function.

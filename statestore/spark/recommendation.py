@@ -1,7 +1,7 @@
 """What to give Spark and its Kafka source and sink for a stateful query, with the reason for each setting.
 
 These a library can't set by itself: they hold from the start of the JVM on, or belong to another operator. What can be
-set for the query alone is, by `query_settings`. The measured gain of each stands in docs/operating.md.
+set for the query alone is, by `query_settings`. What they gain stands in docs/benchmarks.md.
 """
 
 from __future__ import annotations

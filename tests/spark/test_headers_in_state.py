@@ -28,6 +28,7 @@ def test_each_record_comes_out_once_and_headers_survive_state_and_a_lost_disk(or
 
 
 @not_in_spark_4_0
+@pytest.mark.parametrize("via", ["transform_with_state"])
 def test_sparks_second_checkpoint_format_is_gone_on_with_and_read(order_query: OrderQuery) -> None:
     orders = seeded_orders(90)
     checkpoint = order_query.home / "checkpoint"

@@ -20,7 +20,7 @@ from tests.support.clusters.jobs import OrderJob, expected_contents
 from tests.support.clusters.processes import ProcessSession, wait_until
 from tests.support.spark.queries import SECOND_CHECKPOINT_FORMAT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, ONE_OF_ALL_KILLS]
 
 ORDERS = seeded_orders(120)
 BATCHES = [ORDERS[start : start + 30] for start in range(0, 120, 30)]
@@ -65,7 +65,6 @@ def worker_of(cluster: StandaloneCluster, pid: int) -> ProcessSession:
     return next(worker for worker in cluster.workers if pid in worker.pids())
 
 
-@ONE_OF_ALL_KILLS
 @pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_a_worker_is_killed_with_its_executors(
     cluster: StandaloneCluster, shared: SharedApplication, job: OrderJob
@@ -105,7 +104,6 @@ def test_a_stopped_worker_comes_back_as_a_zombie(
     assert written["name"] in job.durable_files("deltas") - result.deltas, "what the zombie wrote counts"
 
 
-@ONE_OF_ALL_KILLS
 @pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_the_driver_is_killed_in_the_middle_of_a_batch_and_restarted(
     cluster: StandaloneCluster, shared: SharedApplication, job: OrderJob

@@ -35,7 +35,7 @@ HEADED = [replace(spec, format=StoreFormat.TIMESTAMPED_WITH_HEADERS) for spec in
 TASKS = ("0_0", "0_1")
 PUBLISHING = 18
 """About how many file operations two tasks take to come into their places."""
-KILLS = 4
+KILLS = 2
 """At how many places each migration is killed: seeded, so that all runs of the test are the same."""
 
 
