@@ -53,7 +53,7 @@ SHORT_LIVED_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test: java $(INSTALLED) jars ## run all tests, in 3 processes; ARGS="-k name" or ARGS="-m 'not kafka'" runs some
-	@$(WITH_JAVA) SPARK_SUBMIT_OPTS="$(SHORT_LIVED_JVM)" $(PYTEST) --costs build/durations.json $(ARGS)
+	@$(WITH_JAVA) SPARK_SUBMIT_OPTS="$(SHORT_LIVED_JVM)" $(PYTEST) --costs=build/durations.json $(ARGS)
 
 test-fast: $(INSTALLED) ## run, at each save, what needs neither Spark nor Java nor Kafka and is not slow
 	@$(PYTEST) --fast $(ARGS)
