@@ -47,6 +47,7 @@ from statestore.dsl.processors.stateless import (
     with_value,
     with_values,
 )
+from statestore.dsl.repartition import Regrouping, divided_anew
 from statestore.dsl.stream_graph import GraphNode, Stage, Staged
 from statestore.dsl.table_plans import SourceTable
 from statestore.dsl.windows import JoinWindows
@@ -73,6 +74,7 @@ class KStream(Staged):
     def __init__(self, stage: Stage, *, is_rekeyed: bool = False) -> None:
         super().__init__(stage)
         self._is_rekeyed = is_rekeyed
+        self._divided: Stage | None = None
 
     def filter(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
         """Return the records for which a predicate of key and value is true."""
@@ -109,7 +111,7 @@ class KStream(Staged):
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
     ) -> KStream:
-        """Return the records with other keys and values. What comes after must not need state, as with `select_key`."""
+        """Return the records with other keys and values, to be divided anew as with `select_key`."""
         step = partial(Stateless, with_key_and_value, of_key_and_value("map()", mapper))
         return self._step("KSTREAM-MAP-", name, step, value_serde, key_serde, is_rekeyed=True)
 
@@ -121,7 +123,7 @@ class KStream(Staged):
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
     ) -> KStream:
-        """Return a record for each of the pairs of key and value that a function of both makes of one; see `map`."""
+        """Return a record for each of the pairs of key and value that a function of both makes of one, as `map`."""
         step = partial(Stateless, with_keys_and_values, of_key_and_value("flat_map()", mapper))
         return self._step("KSTREAM-FLATMAP-", name, step, value_serde, key_serde, is_rekeyed=True)
 
@@ -130,8 +132,8 @@ class KStream(Staged):
     ) -> KStream:
         """Return the records with other keys, functions of key and value.
 
-        A record stays in the shard of its first key, so what comes after must not need state: group_by_key() and joins
-        raise TopologyError. Give the DataFrame the key to group by, before stateful().
+        Where the next step keeps state, they go through a repartition topic, to be divided anew by key. A `key_serde`
+        of None is not known; `stateful` has no repartition topics yet.
         """
         step = partial(Stateless, with_key, of_key_and_value("select_key()", mapper))
         return self._step("KSTREAM-KEY-SELECT-", name, step, self._value_serde, key_serde, is_rekeyed=True)
@@ -163,10 +165,36 @@ class KStream(Staged):
         stage = Stage(self._graph, node, key_serde, values)
         return KStream(stage, is_rekeyed=self._is_rekeyed or other._is_rekeyed)
 
-    def group_by_key(self) -> KGroupedStream[KStream]:
-        """Return the stream by key, to be aggregated. Raises TopologyError if a step before has changed the keys."""
-        self._refuse_rekeyed("group_by_key()")
-        return KGroupedStream(self._stage)
+    def group_by_key(
+        self, *, key_serde: Serde[Any] | None = None, value_serde: Serde[Any] | None = None, name: str | None = None
+    ) -> KGroupedStream[KStream]:
+        """Return the stream by key, to be aggregated; divided anew, if a step before has changed the keys.
+
+        Serdes of None are those of the stream, where they are known. All aggregates of a `name` read one topic, which
+        is called by it; without one each has its own, called by its store.
+        """
+        regrouping = Regrouping(name) if self._is_rekeyed else None
+        return KGroupedStream(self._stage.with_serdes(key_serde, value_serde), regrouping)
+
+    def group_by(
+        self,
+        selector: Callable[[Any, Any], Any],
+        *,
+        key_serde: Serde[Any] | None = None,
+        value_serde: Serde[Any] | None = None,
+        name: str | None = None,
+    ) -> KGroupedStream[KStream]:
+        """Return the stream by what a function makes of key and value: `select_key`, then `group_by_key`."""
+        of_key_and_value("group_by()", selector)
+        rekeyed = self.select_key(selector, key_serde=key_serde, name=name)
+        return rekeyed.group_by_key(value_serde=value_serde, name=name)
+
+    def repartition(
+        self, *, key_serde: Serde[Any] | None = None, value_serde: Serde[Any] | None = None, name: str | None = None
+    ) -> KStream:
+        """Return the records as they come back from a repartition topic, which is called by `name`."""
+        prefix = self._graph.new_name("KSTREAM-REPARTITION-") if name is None else name
+        return KStream(divided_anew(self._stage, prefix, key_serde, value_serde))
 
     def deduplicate(
         self,
@@ -185,15 +213,15 @@ class KStream(Staged):
 
         Records that are more than `within` and `grace` behind the shard's stream time are left out, as it is not known
         any more what passed then; so are those without a key, and the duplicates. All are counted.
-        Raises TopologyError if a step before has changed the keys, and for columns that values are known not to have,
-        ValueError for illegal spans and for no columns.
+        Raises TopologyError for columns that values are known not to have, ValueError for illegal spans and for no
+        columns.
         """
-        self._refuse_rekeyed("deduplicate()")
         graph, asked = self._graph, Materialized.of(materialized)
         within_ms, grace_ms = milliseconds("within", within), milliseconds("grace", grace)
         store = asked.name or graph.new_store_name(_DEDUPLICATE)
         node = graph.new_name(_DEDUPLICATE, name)
-        keys = asked.or_serdes(self._key_serde, None).key_serde
+        stage = self._by_key(node)
+        keys = asked.or_serdes(stage.key_serde, None).key_serde
         if keys is None:
             raise TopologyError(
                 f"it is not known how the keys of {node!r} are written: give it Materialized.with_key_serde(...)"
@@ -203,15 +231,15 @@ class KStream(Staged):
         builder = keyed_state_store(
             store, Serdes.bytes(), ttl=plan.lifetime_ms, ttl_clock="event", persistent=asked.is_persistent
         )
-        in_columns = self._in_columns and keys.columns is not None and isinstance(identity, ColumnIdentity)
+        in_columns = stage.in_columns and keys.columns is not None and isinstance(identity, ColumnIdentity)
 
         def supplier() -> ProcessorSupplier:
             by_columns = in_columns and not graph.goes_by_record(node)
             return partial(DeduplicatingColumns if by_columns else Deduplicating, plan)
 
         entry_keys = {store: StateKind.MAP.value}
-        graph.add(GraphNode(node, (self._node,), supplier, lambda: (builder,), entry_keys=entry_keys))
-        return KStream(self._stage._replace(node=node, in_columns=in_columns))
+        graph.add(GraphNode(node, (stage.node,), supplier, lambda: (builder,), entry_keys=entry_keys))
+        return KStream(stage._replace(node=node, in_columns=in_columns))
 
     def _identity(self, node: str, by: str | Sequence[str] | Callable[[Any, Any], Any] | None) -> Identity:
         if by is None:
@@ -233,14 +261,16 @@ class KStream(Staged):
         """Return the table of the records: of each key the latest value; a record without a value deletes its key.
 
         It is kept if `materialized` names it, or if something that is made of it has to look into it. Records without a
-        key are left out, and counted. Raises TopologyError if a step before has changed the keys.
+        key are left out, and counted.
         """
-        self._refuse_rekeyed("to_table()")
         node, asked = self._graph.new_name(_TO_TABLE, name), Materialized.of(materialized)
         kept = asked.or_serdes(self._key_serde, self._value_serde)
         kept = kept.or_name(lambda: self._graph.new_store_name(_TO_TABLE))
         plan = SourceTable(kept, is_kept=asked.name is not None)
-        self._graph.add(GraphNode(node, (self._node,), plan.supplier, plan.stores))
+        parent = (
+            divided_anew(self._stage, node, kept.key_serde, kept.value_serde).node if self._is_rekeyed else self._node
+        )
+        self._graph.add(GraphNode(node, (parent,), plan.supplier, plan.stores))
         return KTable(Stage(self._graph, node, kept.key_serde, kept.value_serde), plan)
 
     def join(
@@ -264,8 +294,8 @@ class KStream(Staged):
 
         Of all: `headers` makes one of the headers of the left and the right side, as JoinedHeaders says; the default
         keeps every header of both. `value_serde` is that of what the joiner returns, `name` that of the nodes. Records
-        without a key or a value are left out, and counted. Raises TopologyError for keys that a step before has changed
-        or that are written differently, and for want of a serde.
+        without a key or a value are left out, and counted. Raises TopologyError for keys that are written differently,
+        and for want of a serde.
         """
         return self._join(JoinKind.INNER, other, given, named, JoinOptions(headers, value_serde, name))
 
@@ -339,21 +369,24 @@ class KStream(Staged):
         joined: StreamJoined | None = None,
     ) -> KStream:
         require_kind("other", other, KStream)
-        for side in (self, other):
-            side._refuse_rekeyed(f"{kind.value}()")
         joiner = _with_key(kind, joiner)
         stored = joined or StreamJoined()
-        node = add_stream_join(self._stage, other._stage, kind, joiner, windows, stored, options)
-        key_serde = stored.key_serde or self._key_serde or other._key_serde
+        require_kind("joined", stored, StreamJoined)
+        names = (None, None) if options.name is None else (f"{options.name}-left", f"{options.name}-right")
+        left = self._by_key(names[0], stored.key_serde, stored.value_serde)
+        right = other._by_key(names[1], stored.key_serde, stored.other_value_serde)
+        node = add_stream_join(left, right, kind, joiner, windows, stored, options)
+        key_serde = stored.key_serde or left.key_serde or right.key_serde
         return KStream(Stage(self._graph, node, key_serde, options.value_serde))
 
     def _join_table(
         self, kind: JoinKind, options: JoinOptions, other: KTable[Any], joiner: Joiner, joined: Joined | None = None
     ) -> KStream:
-        self._refuse_rekeyed(f"{kind.value}()")
         joiner, waits = _with_key(kind, joiner), joined or Joined()
-        node = add_table_join(self._stage, other._stage, other._plan, kind, joiner, waits, options)
-        return KStream(Stage(self._graph, node, waits.key_serde or self._key_serde, options.value_serde))
+        require_kind("joined", waits, Joined)
+        stage = self._by_key(options.name, waits.key_serde, waits.value_serde)
+        node = add_table_join(stage, other._stage, other._plan, kind, joiner, waits, options)
+        return KStream(Stage(self._graph, node, waits.key_serde or stage.key_serde, options.value_serde))
 
     def _join_global_table(
         self,
@@ -380,17 +413,25 @@ class KStream(Staged):
         is_rekeyed: bool = False,
     ) -> KStream:
         node = self._graph.new_name(prefix, name)
-        self._graph.add(GraphNode(node, (self._node,), lambda: supplier))
+        keys_of = () if is_rekeyed else None
+        self._graph.add(GraphNode(node, (self._node,), lambda: supplier, keys_of=keys_of))
         stage = Stage(self._graph, node, key_serde if is_rekeyed else self._key_serde, value_serde)
         return KStream(stage, is_rekeyed=is_rekeyed or self._is_rekeyed)
 
-    def _refuse_rekeyed(self, what: str) -> None:
-        if self._is_rekeyed:
-            raise TopologyError(
-                f"{what} after a step that changes keys: a record stays in the shard of its first key. Give "
-                "the DataFrame the key to group by, before stateful(), and leave the step out. A map() that keeps "
-                "the key is map_values() with a function of key and value"
-            )
+    def _by_key(
+        self, name: str | None, key_serde: Serde[Any] | None = None, value_serde: Serde[Any] | None = None
+    ) -> Stage:
+        """Return the stage for a step that keeps state: divided anew, if a step before has changed the keys.
+
+        Without a name, the topic that was made last is read again, as Kafka does.
+        """
+        if not self._is_rekeyed:
+            return self._stage
+        if name is None and self._divided is not None:
+            self._graph.skip_numbers(3)
+        else:
+            self._divided = divided_anew(self._stage, name or self._node, key_serde, value_serde)
+        return self._divided
 
 
 def _with_key(kind: JoinKind, joiner: Joiner) -> Joiner:

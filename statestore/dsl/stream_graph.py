@@ -66,6 +66,8 @@ class GraphNode:
     """What the windows in the keys of what it sends on are, if it is this node that makes them."""
     keys_of: tuple[str, ...] | None = None
     """The nodes whose keys it sends on; None are its parents."""
+    needs_null_keys: bool = False
+    """Whether it sends on records without a key: left and outer joins do."""
 
     def add_to(self, topology: Topology, windows: Windows) -> None:
         """Add the processor, and its stores. `windows` are those in the keys of what its parents send on."""
@@ -94,11 +96,15 @@ class StreamGraph:
 
     make_stream: Callable[..., Any]
     """Makes the stream of a node. Streams become tables and tables streams, so one of both has to be handed over."""
+    in_columns: bool = True
+    """Whether records go in columns, where that is faster."""
     _next: int = 0
     _parents: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Of each node, in the order in which they were added."""
     _steps: list[Callable[[Topology], object]] = field(default_factory=list)
-    _readers: list[GraphNode] = field(default_factory=list)
+    _readers: dict[str, GraphNode] = field(default_factory=dict)
+    _sources: dict[str, str] = field(default_factory=dict)
+    """Of each sink of a repartition topic the source that reads it."""
     _sinks: dict[str, str | TopicNameExtractor] = field(default_factory=dict)
     """The topic of each."""
     _windows: dict[str, Windows] = field(default_factory=dict)
@@ -110,6 +116,10 @@ class StreamGraph:
         numbered = _NUMBERED.format(prefix, self._take_number())
         return numbered if name is None else name
 
+    def skip_numbers(self, count: int) -> None:
+        """Take numbers for nothing, as Kafka does."""
+        self._next += count
+
     def new_store_name(self, prefix: str) -> str:
         """Return a new name of a store."""
         return _NUMBERED.format(prefix + _STATE_STORE, self._take_number())
@@ -119,7 +129,7 @@ class StreamGraph:
         self.claim(node.name, node.parents)
         above = self._windows_in_common(node.parents)
         self._steps.append(lambda topology: node.add_to(topology, above))
-        self._readers.append(node)
+        self._readers[node.name] = node
         kept = above if node.keys_of is None else self._windows_in_common(node.keys_of)
         self._windows[node.name] = kept if node.windows is None else (node.windows, *kept)
         return node
@@ -133,6 +143,27 @@ class StreamGraph:
         """Add a sink. Raises TopologyError for a name that is taken."""
         self.add_step(name, lambda topology: topology.add_sink(name, topic, (parent,), **serdes), (parent,))
         self._sinks[name] = topic
+
+    def add_repartition(
+        self, topic: str, sink: str, source: str, parent: str, *, key_serde: Serde[Any], value_serde: Serde[Any]
+    ) -> None:
+        """Add a topic that the program writes and reads again. Raises TopologyError for a name that is taken."""
+        self.claim(sink, (parent,))
+        serdes = {"key_serde": key_serde, "value_serde": value_serde}
+        self.add_step(source, lambda topology: topology.add_repartition(topic, sink, source, (parent,), **serdes))
+        self._sinks[sink], self._sources[sink] = topic, source
+        self._windows[source] = self.windows_of(parent)
+
+    def needs_null_keys(self, name: str) -> bool:
+        """Return whether anything below sends on records without a key; to be asked when the topology is made.
+
+        Source: Kafka's NodesWithRelaxedNullKeyJoinDownstream.
+        """
+        below = [*self.children(name), *filter(None, (self._sources.get(name),))]
+        return any(
+            (child in self._readers and self._readers[child].needs_null_keys) or self.needs_null_keys(child)
+            for child in below
+        )
 
     def children(self, name: str) -> tuple[str, ...]:
         """Return the processors and sinks below a node, in the order in which they were added."""
@@ -161,7 +192,7 @@ class StreamGraph:
         topology = Topology()
         for add_to in self._steps:
             add_to(topology)
-        for node in self._readers:
+        for node in self._readers.values():
             for store in node.reads():
                 if store not in topology.global_stores:
                     topology.connect_processor_and_state_stores(node.name, store)
@@ -175,7 +206,7 @@ class StreamGraph:
 
     def _windows_in_common(self, names: Iterable[str]) -> Windows:
         """Return the windows in the keys of several nodes, of which the longest grace counts; of others it is none."""
-        first, *others = (self.windows_of(name) for name in names)
+        first, *others = [self.windows_of(name) for name in names] or [()]
         kinds = [each.are_sessions for each in first]
         if any([each.are_sessions for each in other] != kinds for other in others):
             return ()
@@ -185,9 +216,9 @@ class StreamGraph:
         sources: dict[str, set[str]] = {}
         for name, parents in self._parents.items():
             sources[name] = {source for parent in parents for source in sources[parent]} or {name}
-        meetings = [list(node.parents) for node in self._readers]
+        meetings = [list(node.parents) for node in self._readers.values()]
         users: dict[str, list[str]] = {}
-        for node in self._readers:
+        for node in self._readers.values():
             for store in {*(builder.name for builder in node.stores()), *node.reads()}:
                 users.setdefault(store, []).append(node.name)
         met: set[str] = set()
@@ -221,6 +252,10 @@ class Stage(NamedTuple):
     value_serde: Serde[Any] | None
     in_columns: bool = False
     """Whether records, or changes, come in columns, if who is below takes them."""
+
+    def with_serdes(self, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None) -> Stage:
+        """Return the stage with these serdes; those of None stay."""
+        return self._replace(key_serde=key_serde or self.key_serde, value_serde=value_serde or self.value_serde)
 
 
 class Staged:

@@ -34,8 +34,7 @@ class StreamsBuilder:
 
         A query needs that which leaves out records that a processor fails on, or whose interceptors look at each one.
         """
-        self._graph = StreamGraph(KStream)
-        self._in_columns = in_columns
+        self._graph = StreamGraph(KStream, in_columns)
 
     def stream(
         self, topics: str | Sequence[str], *, key_serde: Serde[Any], value_serde: Serde[Any], name: str | None = None
@@ -47,7 +46,7 @@ class StreamsBuilder:
             node, lambda topology: topology.add_source(node, read, key_serde=key_serde, value_serde=value_serde)
         )
         has_columns = key_serde.columns is not None and value_serde.columns is not None
-        return KStream(Stage(self._graph, node, key_serde, value_serde, self._in_columns and has_columns))
+        return KStream(Stage(self._graph, node, key_serde, value_serde, self._graph.in_columns and has_columns))
 
     def table(
         self,

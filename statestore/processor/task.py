@@ -119,6 +119,7 @@ class Task:
         self._header_converter = header_converter_of(self._interceptors.interceptors)
         self._ingest = self._interceptors.ingest
         self._emission = self._interceptors.emission(send, send_batch, self._failing.current)
+        self._to_own_topics = send, lambda batch, origin: send_batch(batch), None
         self._processors: dict[str, Processor] = {}
         """Those whose `init` was called."""
         self._contexts: list[ProcessorContext] = []
@@ -148,8 +149,14 @@ class Task:
         return self._interceptors.on_changelog
 
     def ingest(self, records: Iterable[SourceFields]) -> Iterator[SourceFields]:
-        """Yield what the interceptors leave of records: what `process` takes. Raises what `Ingest.records` raises."""
-        return self._ingest.records(records)
+        """Yield what the interceptors leave of records: what `process` takes. Raises what `Ingest.records` raises.
+
+        Those of repartition topics come as they are.
+        """
+        own, ingest = self._topology.repartition_topics, self._ingest.records
+        if not own:
+            return ingest(records)
+        return (left for each in records for left in ((each,) if each[0] in own else ingest((each,))))
 
     def ingest_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield what the interceptors leave of a batch of SOURCE_COLUMNS, each part for `process_batch` in its turn."""
@@ -350,10 +357,12 @@ class Task:
     def _connect(self) -> None:
         """Make the nodes, run every `init` in their order, and connect them: nothing can be forwarded before."""
         topology, context = self._topology, self._context
+        to_others = self._emission.send, self._emission.send_batch, self._interceptors.sending
         receivers: dict[str, Receiver] = {}
         batch_receivers: dict[str, BatchReceiver] = {}
         for sink in topology.sinks.values():
-            send, send_batch, before = self._emission.send, self._emission.send_batch, self._interceptors.sending
+            is_own = sink.topic in topology.repartition_topics
+            send, send_batch, before = self._to_own_topics if is_own else to_others
             receiver = receivers[sink.name] = sink_receiver(sink, send, context, self._failing.unwritable, before)
             batch_receivers[sink.name] = sink_batches(
                 sink, send_batch, receiver, context, is_by_rows=before is not None

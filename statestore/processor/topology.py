@@ -38,6 +38,8 @@ class Topology(NodeGraph):
         self.store_builders: dict[str, StoreBuilder[Any]] = {}
         self.global_stores: dict[str, str] = {}
         """The topic that feeds each global store."""
+        self.repartition_topics: set[str] = set()
+        """The topics that the topology writes and reads itself, to have records divided anew by key."""
         self.expiry_stores: dict[str, str] = {}
         """The store that says when entries expire, of each store with a time to live."""
 
@@ -164,6 +166,26 @@ class Topology(NodeGraph):
         self.sinks[name] = self.nodes[name] = SinkNode(
             name, topic, self._require_parents(name, parents), key_serde, value_serde
         )
+        return self
+
+    def add_repartition(
+        self,
+        topic: str,
+        sink: str,
+        source: str,
+        parents: Sequence[str],
+        *,
+        key_serde: Serde[Any],
+        value_serde: Serde[Any],
+    ) -> Topology:
+        """Send what `parents` forward through a topic of the topology's own, and go on below `source`.
+
+        There, records are divided anew by their key. Interceptors do not see them on that way.
+        Source: Kafka's InternalTopologyBuilder.addInternalTopic.
+        """
+        self.add_sink(sink, topic, parents, key_serde=key_serde, value_serde=value_serde)
+        self.add_source(source, topic, key_serde=key_serde, value_serde=value_serde)
+        self.repartition_topics.add(topic)
         return self
 
     def with_interceptors(self, chain: Iterable[Interceptor]) -> Topology:

@@ -247,6 +247,12 @@ def _check_records(records: DataFrame, shards: int, max_timestamp_ahead_ms: int 
 def _validate(topology: Topology, shard_by: str) -> None:
     topology.validate()
     topology.check_sharding(shard_by)
+    if topology.repartition_topics:
+        raise TopologyError(
+            f"topic {min(topology.repartition_topics)!r} divides records anew by key, which a query can't do yet: give "
+            "the DataFrame the key to group by, before stateful(), and leave out what changes it. A map() that keeps "
+            "the key is map_values() with a function of key and value"
+        )
     refuse_empty_classes(topology)
     if not topology.sinks:
         _LOG.warning(

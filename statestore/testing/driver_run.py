@@ -171,6 +171,8 @@ class DriverRun:
         self._reads = {topic for source in topology.sources.values() for topic in source.topics or ()}
         self._reads_all = any(source.topics is None for source in topology.sources.values())
         self._global_topics = frozenset(topology.global_stores.values())
+        application_id = self._state.application_id
+        self._own_topics = {topic: f"{application_id}-{topic}" for topic in topology.repartition_topics}
         self._changelogs = {log.topic: log for log in self._state.logs.values()}
         self._read_changelogs = [log for log in self._state.logging if log.topic in self._reads]
 
@@ -246,9 +248,10 @@ class DriverRun:
         outputs = self._outputs
         for output in task.outputs:
             topic = output[0]
-            if topic not in outputs:
-                outputs[topic] = OutputLog()
-            outputs[topic].append(output)
+            name = self._own_topics.get(topic, topic)
+            if name not in outputs:
+                outputs[name] = OutputLog()
+            outputs[name].append((name, *output[1:]))
             if topic in self._reads:
                 self._again.add(output, is_global=topic in self._global_topics)
         task.outputs.clear()

@@ -85,7 +85,7 @@ class DriverState:
         """The changelogs of the open stores."""
         self.emptied: set[str] = set()
         """The global stores that began with nothing when they were opened last."""
-        self._application_id = application_id
+        self.application_id = application_id
         self._home = home / application_id
         self._is_kept = is_kept
         self._changelogs = dict(changelogs)
@@ -108,8 +108,8 @@ class DriverState:
         self.context = TaskRecordContext(progress.stream_time_ms, progress.wall_clock_ms)
         self.emptied = set()
         self._restored = {}
-        task = TaskDirectory(self._home / _TASK, self._application_id)
-        of_global_stores = TaskDirectory(self._home / _GLOBAL, self._application_id)
+        task = TaskDirectory(self._home / _TASK, self.application_id)
+        of_global_stores = TaskDirectory(self._home / _GLOBAL, self.application_id)
         self._directories = [task, of_global_stores]
         try:
             for name, builder in topology.store_builders.items():
@@ -222,7 +222,7 @@ class DriverState:
         is_empty = next(store.range(None, None), None) is None
         log = self.logs.get(name)
         if log is None:
-            log = self.logs[name] = StoreLog(f"{self._application_id}-{name}-changelog", spec)
+            log = self.logs[name] = StoreLog(f"{self.application_id}-{name}-changelog", spec)
             self._begin(log, held, is_empty=is_empty)
         else:
             # What is restored anew may go to an older format, as in Kafka Streams.

@@ -55,6 +55,8 @@ FAMILIES = {
     "outer table joins": ("matched", "unmatched", "tombstones"),
     "windowed table joins": ("matched", "unmatched", "late"),
     "chains": ("matched", "unmatched", "tombstones"),
+    "regrouped": ("tombstones", "dropped"),
+    "regrouped joins": ("matched", "unmatched"),
 }
 """Of each family what a few of its scenarios come to, at least."""
 
@@ -69,6 +71,7 @@ MOVED = (
     "stream-table joins",
     "table joins",
     "outer table joins",
+    "regrouped",
 )
 """The families of which some scenarios go on here with the state that Kafka Streams left."""
 MOVED_COUNT = 10
@@ -88,6 +91,7 @@ HEADERS_AS_IN_KAFKA = {
     "table joins",
     "left table joins",
     "outer table joins",
+    "regrouped",
 }
 """The families whose records have the same headers there."""
 

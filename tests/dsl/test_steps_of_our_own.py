@@ -175,9 +175,27 @@ def test_random_records(
     assert distinct_of(records, size, within_ms, by="id", grace_ms=grace_ms, in_columns=in_columns) == expected
 
 
-def test_changed_keys_are_refused() -> None:
+def test_records_with_other_keys_meet_those_of_the_same_ones() -> None:
+    builder = StreamsBuilder()
+    by_value = builder.stream("in", key_serde=TEXT, value_serde=TEXT).select_key(lambda _, value: value, key_serde=TEXT)
+    by_value.deduplicate(10, name="once").to("out")
+    topology = builder.build()
+    assert topology.repartition_topics == {"once-repartition"}
+    with TopologyTestDriver(topology) as driver:
+        driver.create_input_topic("in", key_serde=TEXT, value_serde=TEXT).pipe_record_list(
+            [TestRecord(key, value, time_ms) for time_ms, (key, value) in enumerate(("ax", "by", "cx", "dy", "ez"))]
+        )
+        out = driver.create_output_topic("out", key_serde=TEXT, value_serde=TEXT)
+        assert [(record.key, record.timestamp_ms) for record in out.read_records_to_list()] == [
+            ("x", 0),
+            ("y", 1),
+            ("z", 4),
+        ]
+
+
+def test_keys_that_can_not_be_written_and_negative_spans_are_refused() -> None:
     stream = StreamsBuilder().stream("in", key_serde=TEXT, value_serde=TEXT)
-    with pytest.raises(TopologyError, match="changes keys"):
+    with pytest.raises(TopologyError, match="not known how their keys are written"):
         stream.select_key(lambda key, value: value).deduplicate(10)
     with pytest.raises(ValueError, match="within"):
         stream.deduplicate(-1)

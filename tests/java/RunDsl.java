@@ -168,7 +168,9 @@ public final class RunDsl {
             case "to_stream" -> of(statement, named -> ((KTable) of).toStream(named), ((KTable) of)::toStream);
             case "to_table" -> toTable((KStream) of, statement);
             case "merge" -> merge((KStream) of, (KStream) made.get(text(statement, "other")), statement);
-            case "group_by_key" -> ((KStream) of).groupByKey(Grouped.with(Serdes.String(), serde(statement, "value")));
+            case "group_by_key" -> ((KStream) of).groupByKey(grouped(statement));
+            case "group_by" -> ((KStream) of).groupBy(newKey(statement), grouped(statement));
+            case "repartition" -> ((KStream) of).repartition(repartitioned(statement));
             case "windowed_by" -> windowedBy((KGroupedStream) of, statement);
             case "emit_strategy" -> emitStrategy(of, text(statement, "on"));
             case "count", "reduce", "aggregate" -> aggregated(of, statement);
@@ -226,7 +228,7 @@ public final class RunDsl {
             }
             case "split" -> of(statement, of::split, of::split);
             case "select_key" -> {
-                KeyValueMapper map = (key, value) -> function(MAPPERS, statement, "mapper").apply(value);
+                KeyValueMapper map = newKey(statement);
                 yield of(statement, named -> of.selectKey(map, named), () -> of.selectKey(map));
             }
             default -> throw new IllegalArgumentException("no such statement: " + statement);
@@ -521,6 +523,16 @@ public final class RunDsl {
         return statement.has("name") ? consumed.withName(text(statement, "name")) : consumed;
     }
 
+    private static Grouped grouped(JsonNode statement) {
+        Grouped grouped = Grouped.with(Serdes.String(), serde(statement, "value"));
+        return statement.has("name") ? grouped.withName(text(statement, "name")) : grouped;
+    }
+
+    private static Repartitioned repartitioned(JsonNode statement) {
+        Repartitioned repartitioned = Repartitioned.with(Serdes.String(), serde(statement, "value"));
+        return statement.has("name") ? repartitioned.withName(text(statement, "name")) : repartitioned;
+    }
+
     private static Produced produced(JsonNode statement) {
         Produced produced = Produced.with(keySerde(statement), serde(statement, "value"));
         return statement.has("name") ? produced.withName(text(statement, "name")) : produced;
@@ -544,6 +556,10 @@ public final class RunDsl {
     private static Predicate predicate(JsonNode statement) {
         Two test = function(PREDICATES, statement, "predicate");
         return (key, value) -> (Boolean) test.apply(key, value);
+    }
+
+    private static KeyValueMapper newKey(JsonNode statement) {
+        return (key, value) -> function(MAPPERS, statement, "mapper").apply(value);
     }
 
     private static ValueMapper mapper(JsonNode statement) {

@@ -168,8 +168,9 @@ def test_what_is_wrong_is_said_when_the_program_is_made(spark: SparkSession, tmp
         streams.result(numbers.group_by_key(), shards=1, state_location=tmp_path)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="value_schema"):
         streams.columns(rows, numbers, value_schema="a int")
-    with pytest.raises(TopologyError, match="changes keys"):
-        numbers.select_key(lambda key, value: value, key_serde=Serdes.int64()).group_by_key()
+    by_value = numbers.select_key(lambda key, value: value, key_serde=Serdes.int64()).group_by_key()
+    with pytest.raises(TopologyError, match="divides records anew"):
+        streams.result(by_value.count(), shards=1, state_location=tmp_path)
 
 
 def test_all_options_of_records_are_there(spark: SparkSession, tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.aggregating import AggregatePlan
 from statestore.dsl.processors.changes_out import ChangesPlan
-from statestore.dsl.stream_graph import GraphNode, Staged, TableWindows
+from statestore.dsl.repartition import Regrouping
+from statestore.dsl.stream_graph import GraphNode, Stage, Staged, TableWindows
 from statestore.dsl.table_plans import KeptTable
 from statestore.format.serde import Serdes
 from statestore.processor.processor import ProcessorSupplier
@@ -50,6 +51,11 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
     """
 
     _count_takes_number = True
+
+    def __init__(self, stage: Stage, regrouping: Regrouping | None = None) -> None:
+        super().__init__(stage)
+        self._regrouping = regrouping
+        """How records are divided before; None if they are as they should be."""
 
     def count(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
@@ -189,7 +195,9 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
         graph, policy = self._graph, HeaderPolicy.of(headers)
         asked = Materialized.of(materialized).or_serdes(self._key_serde, aggregation.value_serde)
         kept = asked.or_name(lambda: graph.new_store_name(prefix))
-        node, columns = graph.new_name(prefix, name), self._column_aggregation(aggregation, kept)
+        node = graph.new_name(prefix, name)
+        stage = self._stage if self._regrouping is None else self._regrouping.divided(self._stage, str(kept.name))
+        columns = self._column_aggregation(aggregation, kept, in_columns=stage.in_columns)
         table = self._table(node, kept, in_columns=columns is not None)
         plan = table._plan
         assert isinstance(plan, KeptTable)  # an aggregate has a store in any case
@@ -203,7 +211,7 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
         graph.add(
             GraphNode(
                 node,
-                (self._node,),
+                (stage.node,),
                 supplier,
                 lambda: (self._builder(kept),),
                 beside=lambda: self._beside(kept),
@@ -212,9 +220,11 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
         )
         return table
 
-    def _column_aggregation(self, aggregation: Aggregation, kept: Materialized) -> ColumnAggregation | None:
+    def _column_aggregation(
+        self, aggregation: Aggregation, kept: Materialized, *, in_columns: bool
+    ) -> ColumnAggregation | None:
         keys, values, aggregates = kept.key_serde, self._value_serde, kept.value_serde
-        takes_columns = self._in_columns and self._can_take_columns() and not kept.is_versioned
+        takes_columns = in_columns and self._can_take_columns() and not kept.is_versioned
         if not takes_columns or keys is None or keys.columns is None:
             return None
         return None if values is None or aggregates is None else aggregation.in_columns(values, aggregates)

@@ -29,6 +29,7 @@ from statestore.dsl.processors.windows.windowed_aggregating import (
     WindowedAggregatingColumns,
     WindowedPlan,
 )
+from statestore.dsl.repartition import Regrouping
 from statestore.dsl.stream_graph import Stage, TableWindows
 from statestore.dsl.suppressed import EmitStrategy
 from statestore.dsl.table_plans import KeptTable
@@ -45,8 +46,8 @@ Stream = TypeVar("Stream")
 class _WindowedStream(ReducibleStream[Stream]):
     """Records by key and window of any kind."""
 
-    def __init__(self, stage: Stage, strategy: EmitStrategy | None) -> None:
-        super().__init__(stage)
+    def __init__(self, stage: Stage, strategy: EmitStrategy | None, regrouping: Regrouping | None) -> None:
+        super().__init__(stage, regrouping)
         self._strategy = strategy or EmitStrategy.on_window_update()
 
     def _beside(self, kept: Materialized) -> Sequence[PartStore]:
@@ -67,16 +68,20 @@ class TimeWindowedKStream(_WindowedStream[Stream], AggregableStream[Stream]):
     """
 
     def __init__(
-        self, stage: Stage, windows: TimeWindows | SlidingWindows, strategy: EmitStrategy | None = None
+        self,
+        stage: Stage,
+        windows: TimeWindows | SlidingWindows,
+        strategy: EmitStrategy | None = None,
+        regrouping: Regrouping | None = None,
     ) -> None:
-        super().__init__(stage, strategy)
+        super().__init__(stage, strategy, regrouping)
         self._windows = windows
         # Kafka takes a number for nothing when it counts, but in sliding windows.
         self._count_takes_number = isinstance(windows, TimeWindows)
 
     def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[Stream]:
         """Return the stream with another strategy of when a window is put out."""
-        return TimeWindowedKStream(self._stage, self._windows, strategy)
+        return TimeWindowedKStream(self._stage, self._windows, strategy, self._regrouping)
 
     def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
         windows, size_ms = self._windows, self._size_ms
@@ -116,13 +121,19 @@ class TimeWindowedKStream(_WindowedStream[Stream], AggregableStream[Stream]):
 class SessionWindowedKStream(_WindowedStream[Stream]):
     """Records by key and session. Those without a key and those that come too late are left out, and counted."""
 
-    def __init__(self, stage: Stage, windows: SessionWindows, strategy: EmitStrategy | None = None) -> None:
-        super().__init__(stage, strategy)
+    def __init__(
+        self,
+        stage: Stage,
+        windows: SessionWindows,
+        strategy: EmitStrategy | None = None,
+        regrouping: Regrouping | None = None,
+    ) -> None:
+        super().__init__(stage, strategy, regrouping)
         self._windows = windows
 
     def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[Stream]:
         """Return the stream with another strategy of when a session is put out."""
-        return SessionWindowedKStream(self._stage, self._windows, strategy)
+        return SessionWindowedKStream(self._stage, self._windows, strategy, self._regrouping)
 
     def aggregate(
         self,
@@ -177,10 +188,10 @@ class KGroupedStream(AggregableStream[Stream]):
     ) -> TimeWindowedKStream[Stream] | SessionWindowedKStream[Stream]:
         """Return the stream by key and window. Raises TypeError for what are no windows to aggregate by."""
         if isinstance(windows, SessionWindows):
-            return SessionWindowedKStream(self._stage, windows)
+            return SessionWindowedKStream(self._stage, windows, regrouping=self._regrouping)
         if not isinstance(windows, (TimeWindows, SlidingWindows)):
             raise TypeError(f"windows must be TimeWindows, SlidingWindows or SessionWindows, not {windows!r}")
-        return TimeWindowedKStream(self._stage, windows)
+        return TimeWindowedKStream(self._stage, windows, regrouping=self._regrouping)
 
     def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
         return kept.key_value_builder()

@@ -116,7 +116,6 @@ def add_table_join(
     options: JoinOptions,
 ) -> str:
     """Add the join of a stream with a table, and return its node."""
-    require_kind("joined", joined, Joined)
     require_joinable(stream, table)
     graph = stream.graph
     node = graph.new_name(_LEFT_JOIN if kind.keeps_left else _JOIN, options.name)
@@ -134,7 +133,17 @@ def add_table_join(
         joins = StreamTablePlan(view, joiner, policy, kind.keeps_left, buffer=buffer)
         return partial(StreamTableJoining if buffer is None else BufferedStreamTableJoining, joins)
 
-    graph.add(GraphNode(node, (stream.node,), supplier, lambda: stores, lambda: view.stores, entry_keys=entry_keys))
+    graph.add(
+        GraphNode(
+            node,
+            (stream.node,),
+            supplier,
+            lambda: stores,
+            lambda: view.stores,
+            entry_keys=entry_keys,
+            needs_null_keys=kind.keeps_left,
+        )
+    )
     return node
 
 
@@ -151,7 +160,7 @@ def add_global_table_join(
     require_one_program(stream, table)
     node = stream.graph.new_name(_LEFT_JOIN, options.name)  # Kafka's name for inner joins, too
     joining = partial(StreamTableJoining, StreamTablePlan(view, joiner, options.policy, kind.keeps_left, key_selector))
-    stream.graph.add(GraphNode(node, (stream.node,), lambda: joining))
+    stream.graph.add(GraphNode(node, (stream.node,), lambda: joining, needs_null_keys=kind.keeps_left))
     return node
 
 
@@ -166,7 +175,6 @@ def add_stream_join(
 ) -> str:
     """Add the join of two streams, and return its last node."""
     require_kind("windows", windows, JoinWindows)
-    require_kind("joined", joined, StreamJoined)
     require_joinable(left, right)
     if windows.size_ms + windows.grace_ms < 1:
         raise TopologyError(
@@ -204,7 +212,8 @@ def add_stream_join(
     joins_right = partial(StreamSideJoining, StreamSidePlan(join, is_left=False, sends_unmatched=kind.keeps_right))
     graph.add(_node(names.join_left, names.left_window, joins_left, right_builder, waiting=shared))
     graph.add(_node(names.join_right, names.right_window, joins_right, left_builder, waiting=shared))
-    graph.add(GraphNode(names.merge, (names.join_left, names.join_right), lambda: PassThrough))
+    sides = names.join_left, names.join_right
+    graph.add(GraphNode(names.merge, sides, lambda: PassThrough, needs_null_keys=kind.keeps_left))
     return names.merge
 
 

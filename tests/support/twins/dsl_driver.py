@@ -122,8 +122,10 @@ class Interpreter:
         return self._of(statement).to_table(**_named(statement), **stored)
 
     def _select_key(self, statement: dict[str, Any]) -> Any:
-        mapper = MAPPERS[statement["mapper"]]
-        return self._step(statement, lambda key, value: mapper(value))
+        return self._step(statement, _new_key(statement))
+
+    def _repartition(self, statement: dict[str, Any]) -> Any:
+        return self._step(statement, **_serdes(statement))
 
     def _step(self, statement: dict[str, Any], *arguments: Any, **options: Any) -> Any:
         step = getattr(self._of(statement), statement["op"])
@@ -132,7 +134,10 @@ class Interpreter:
     # ---- Aggregations
 
     def _group_by_key(self, statement: dict[str, Any]) -> Any:
-        return self._of(statement).group_by_key()
+        return self._step(statement, **_serdes(statement))
+
+    def _group_by(self, statement: dict[str, Any]) -> Any:
+        return self._step(statement, _new_key(statement), **_serdes(statement))
 
     def _windowed_by(self, statement: dict[str, Any]) -> Any:
         grace_ms = statement["grace_ms"]
@@ -260,6 +265,11 @@ def _not_read(data: bytes) -> Any:
 
 
 CHANGES: Serde[Any] = Serdes.of("change", _change_bytes, _not_read)
+
+
+def _new_key(statement: dict[str, Any]) -> Callable[[Any, Any], Any]:
+    mapper = MAPPERS[statement["mapper"]]
+    return lambda key, value: mapper(value)
 
 
 def _itself(value: Any) -> Any:

@@ -95,8 +95,14 @@ class Node:
     def merge(self, other: Node, **options: Any) -> Node:
         return self._add("merge", self, other=other.id, **options)
 
-    def group_by_key(self) -> Node:
-        return self._add("group_by_key", self)
+    def group_by_key(self, **options: Any) -> Node:
+        return self._add("group_by_key", self, **options)
+
+    def group_by(self, mapper: str, **options: Any) -> Node:
+        return self._add("group_by", self, mapper=mapper, **options)
+
+    def repartition(self, **options: Any) -> Node:
+        return self._add("repartition", self, **options)
 
     def windowed_by_time(self, size_ms: int, *, grace_ms: int, advance_ms: int | None = None) -> Node:
         """Tumbling windows, or hopping ones if they advance."""

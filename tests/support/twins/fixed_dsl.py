@@ -38,10 +38,9 @@ def topic_of_two(first: str, second: str) -> DslScenario:
     return DslScenario(program)
 
 
-def joined_streams(before_ms: int = 5, after_ms: int = 5, *, rekeyed: bool = False) -> DslScenario:
+def joined_streams(before_ms: int = 5, after_ms: int = 5) -> DslScenario:
     program = Program()
     left = program.stream("left")
-    left = left.select_key("upper") if rekeyed else left
     return ended(
         left.join_stream("join", program.stream("right"), "pair", before_ms=before_ms, after_ms=after_ms, grace_ms=0)
     )
@@ -176,13 +175,6 @@ WRONG = {
 WRONG_HERE = {
     # Kafka makes one source of both.
     "two streams of one topic": topic_of_two("stream", "stream"),
-    # Kafka writes to a topic in between, to be read by key.
-    "an aggregate by changed keys": ended(Program().stream("in").select_key("upper").group_by_key().count()),
-    "a join by changed keys": joined_streams(rekeyed=True),
-    "a table of changed keys": ended(Program().stream("in").select_key("upper").to_table()),
-    "a merged stream of changed keys": ended(
-        (stream := Program().stream("in")).merge(stream.select_key("upper")).group_by_key().count()
-    ),
     # Kafka keeps records for no time, and finds none.
     "a join in windows of no length without a grace": joined_streams(0, 0),
 }

@@ -1,0 +1,71 @@
+"""Records that go through a topic of the program's own, to be divided anew by key. Source: Kafka's KStreamImpl."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from statestore.dsl.processors.stateless import PassThrough, Stateless, filtered
+from statestore.dsl.stream_graph import GraphNode, Stage
+from statestore.errors import TopologyError
+from statestore.format.serde import Serde
+from statestore.processor.processor import ProcessorSupplier
+
+_SUFFIX: Final = "-repartition"
+_NUMBERED: Final = re.compile(r"KSTREAM.*-[0-9]{10}")
+
+
+def divided_anew(
+    stage: Stage, prefix: str, key_serde: Serde[Any] | None = None, value_serde: Serde[Any] | None = None
+) -> Stage:
+    """Return what comes back of a stage's records from the topic `<prefix>-repartition`.
+
+    Serdes of None are those of the stage. Records without a key are left out, unless a left or outer join comes after.
+    Raises TopologyError for want of a serde, and for a name that is taken.
+    """
+    graph = stage.graph
+    keys, values = key_serde or stage.key_serde, value_serde or stage.value_serde
+    topic = prefix if prefix.endswith(_SUFFIX) else prefix + _SUFFIX
+    # Kafka takes three numbers, also where it does without them.
+    sink, node, source = (graph.new_name(f"KSTREAM-{part}-") for part in ("SINK", "FILTER", "SOURCE"))
+    if _NUMBERED.fullmatch(prefix) is None:
+        sink, node, source = (f"{topic}-{part}" for part in ("sink", "filter", "source"))
+    if keys is None or values is None:
+        what = "key" if keys is None else "value"
+        raise TopologyError(
+            f"the records of {stage.node!r} go to topic {topic!r}, to be divided anew by key, and it is not known how "
+            f"their {what}s are written: give {what}_serde to the step that makes them, or to group_by_key(), "
+            "group_by() or repartition()"
+        )
+
+    def supplier() -> ProcessorSupplier:
+        return PassThrough if graph.needs_null_keys(node) else partial(Stateless, filtered, _has_key)
+
+    graph.add(GraphNode(node, (stage.node,), supplier))
+    graph.add_repartition(topic, sink, source, node, key_serde=keys, value_serde=values)
+    has_columns = keys.columns is not None and values.columns is not None
+    return Stage(graph, source, keys, values, graph.in_columns and has_columns)
+
+
+@dataclass
+class Regrouping:
+    """How a stream is divided before it is aggregated: by all of a name in one topic, else by each in its own."""
+
+    name: str | None
+    _divided: Stage | None = None
+
+    def divided(self, stage: Stage, store: str) -> Stage:
+        """Return what comes back of the records to be aggregated in a store."""
+        if self.name is None:
+            return divided_anew(stage, store)
+        if self._divided is None:
+            self._divided = divided_anew(stage, self.name)
+        else:
+            stage.graph.skip_numbers(3)
+        return self._divided
+
+
+def _has_key(key: Any, value: Any) -> bool:
+    return key is not None
