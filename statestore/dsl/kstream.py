@@ -133,7 +133,7 @@ class KStream(Staged):
         """Return the records with other keys, functions of key and value.
 
         Where the next step keeps state, they go through a repartition topic, to be divided anew by key. A `key_serde`
-        of None is not known; `stateful` has no repartition topics yet.
+        of None is not known.
         """
         step = partial(Stateless, with_key, of_key_and_value("select_key()", mapper))
         return self._step("KSTREAM-KEY-SELECT-", name, step, self._value_serde, key_serde, is_rekeyed=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from statestore.format.serde import Serde
 from statestore.interception.interceptor import Interceptor
@@ -32,6 +32,7 @@ class SourceNode:
     key_serde: Serde[Any]
     value_serde: Serde[Any]
     is_global: bool = False
+    parents: ClassVar[tuple[str, ...]] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return what is recorded of the node."""
@@ -146,8 +147,29 @@ class NodeGraph:
 
     def children(self, parent: str) -> list[str]:
         """Return the names of the nodes below `parent`, in the order they were added."""
-        below = (node for node in self.nodes.values() if not isinstance(node, SourceNode))
-        return [node.name for node in below if parent in node.parents]
+        return [node.name for node in self.nodes.values() if parent in node.parents]
+
+    def subtopologies(self) -> dict[str, int]:
+        """Return the number of each node's sub-topology: nodes are in one if edges or stores connect them.
+
+        A global store connects nobody: everyone may read it. Source: Kafka's InternalTopologyBuilder.
+        """
+        root = {name: name for name in self.nodes}
+
+        def find(name: str) -> str:
+            while root[name] != name:
+                name = root[name]
+            return name
+
+        for name, node in self.nodes.items():
+            for parent in node.parents:
+                root[find(name)] = find(parent)
+        users: dict[str, str] = {}
+        for name, processor in self.processors.items():
+            for store in processor.stores:
+                root[find(name)] = find(users.setdefault(store, name))
+        numbers: dict[str, int] = {}
+        return {name: numbers.setdefault(find(name), len(numbers)) for name in self.nodes}
 
     def is_global(self, name: str) -> bool:
         """Return whether a node feeds a global store."""

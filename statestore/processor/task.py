@@ -160,7 +160,11 @@ class Task:
 
     def ingest_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield what the interceptors leave of a batch of SOURCE_COLUMNS, each part for `process_batch` in its turn."""
-        return self._ingest.batches(batch)
+        own = self._topology.repartition_topics
+        if not own:
+            return self._ingest.batches(batch)
+        parts = _by_topic(batch, lambda topic: topic in own)
+        return (left for is_own, part in parts for left in ((part,) if is_own else self._ingest.batches(part)))
 
     def process(self, records: Iterable[SourceFields], outlet: Outlet = _NO_OUTLET) -> int:
         """Run the records through the topology, in their order, and return how many they were.
@@ -305,15 +309,7 @@ class Task:
     def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[ColumnSource | None, pa.RecordBatch]]:
         """Yield the rows of a batch in their order, those together that follow each other and go to the same source."""
         known = self._column_sources
-        if not batch.num_rows:
-            return
-        topics = batch.column("topic")
-        of_topic = [known.get(name if name in known else None) for name in topics.dictionary.to_pylist()]
-        number_of = {id(source): number for number, source in enumerate(of_topic)}
-        numbers = np.array([number_of[id(source)] for source in of_topic])[topics.indices.to_numpy()]
-        starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()]
-        for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
-            yield of_topic[numbers[start]], batch.slice(start, end - start)
+        return _by_topic(batch, lambda topic: known.get(topic if topic in known else None))
 
     def _process_columns(self, source: ColumnSource, batch: pa.RecordBatch) -> None:
         """Have a source's children process rows of a batch, in parts between which punctuators run."""
@@ -488,3 +484,16 @@ def _make_processor(node: ProcessorNode) -> Processor:
     if not isinstance(processor, Processor):
         raise TypeError(f"the supplier of processor {node.name!r} made {processor!r}, which is not a Processor")
     return processor
+
+
+def _by_topic(batch: pa.RecordBatch, of: Callable[[str], T]) -> Iterator[tuple[T, pa.RecordBatch]]:
+    """Yield the rows of a batch in their order, those together that follow each other and have the same of it."""
+    if not batch.num_rows:
+        return
+    topics = batch.column("topic")
+    of_topic = [of(topic) for topic in topics.dictionary.to_pylist()]
+    number_of = {id(each): number for number, each in enumerate(of_topic)}
+    numbers = np.array([number_of[id(each)] for each in of_topic])[topics.indices.to_numpy()]
+    starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()]
+    for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+        yield of_topic[numbers[start]], batch.slice(start, end - start)

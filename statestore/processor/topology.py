@@ -188,6 +188,19 @@ class Topology(NodeGraph):
         self.repartition_topics.add(topic)
         return self
 
+    def part(self, names: Iterable[str]) -> Topology:
+        """Return a topology of some of the nodes, with their stores, and with all global ones."""
+        chosen = {*names, *(name for name in self.nodes if self.is_global(name))}
+        made = copy.copy(self)
+        for kind in ("nodes", "sources", "processors", "sinks", "operators"):
+            setattr(made, kind, {name: node for name, node in getattr(self, kind).items() if name in chosen})
+        kept = {store for node in made.processors.values() for store in node.stores}
+        made.expiry_stores = {store: name for store, name in self.expiry_stores.items() if store in kept}
+        kept.update(made.expiry_stores.values())
+        made.store_builders = {name: builder for name, builder in self.store_builders.items() if name in kept}
+        made.interceptors = dict(self.interceptors)
+        return made
+
     def with_interceptors(self, chain: Iterable[Interceptor]) -> Topology:
         """Return a topology like this one with interceptors around it, and their stores; this one stays as it is.
 

@@ -39,6 +39,7 @@ from statestore.spark.query_settings import (
     session_header_converter,
     session_properties,
 )
+from statestore.spark.query_stages import QueryStage, query_stages
 from statestore.spark.sessions import choose_python, default_parallelism, is_connect, location_in, on_server
 from statestore.spark.shards.blobs import BLOB
 from statestore.spark.shards.pack import PACKED_SCHEMA, Pack, unpack
@@ -92,12 +93,14 @@ def stateful(
         records: columns key, value (binary), topic, partition, offset, timestamp and headers as Spark's Kafka source
             gives them with `includeHeaders`; `timestampType` is accepted and ignored.
         topology: what to run. Its structure is recorded at the first start.
-        shards: how many parts the key space has, fixed at the first start. At most that many tasks run at once.
+        shards: how many parts the key space has, fixed at the first start. At most that many tasks run at once. A
+            topology with repartition topics is run in stages, each with so many and with a state of its own.
         state_location: path or URI (file, s3, gs, hdfs) where committed state is kept; one query, one location. With
             Spark Connect the server opens it, and the client never does.
         via: Spark's entry point, "transform_with_state" or "apply_in_pandas_with_state".
         shard_by: "key" places records as Kafka's producer would (murmur2 of the key, modulo shards); "partition" by
-            their Kafka partition modulo shards, for topics that are already partitioned as wanted.
+            their Kafka partition modulo shards, for topics that are already partitioned as wanted. Stages behind
+            repartition topics place records by key.
         local_dir: directory on each executor for the local copies; None is one per user in the temporary directory. A
             LocalDirectory brings its own memory budget.
         interceptors: middleware around the topology, of which its code need not know: a Chain, interceptors in its
@@ -137,33 +140,65 @@ def stateful(
     chain = query_chain(interceptors, session_properties(spark), session_header_converter(spark))
     handling = (failures or FailureHandling()).around(chain)
     memory = memory or MemoryOptions()
-    topology = topology.with_interceptors(chain)
-    _validate(topology, shard_by)
+    _validate(topology.with_interceptors(chain))
     choose_python(spark)
     end_with_sentence()
-    check_code_on_workers(topology, handling, spark)
+    stages = query_stages(spark, topology, chain, location_in(spark, state_location), shard_by, via)
+    for stage in stages:
+        check_code_on_workers(stage.topology, handling, spark)
     settings = _settings(spark, shards, via)
-    location = location_in(spark, state_location)
-    asked = _new_metadata(topology, handling, shards, shard_by, settings.get(PARTITIONS) or spark.conf.get(PARTITIONS))
-    metadata = _agreed(spark, location, asked, accept_topology_change)
+    partitions = settings.get(PARTITIONS) or spark.conf.get(PARTITIONS)
+    asked = [_new_metadata(stage.topology, handling, shards, stage.shard_by, partitions) for stage in stages]
+    # The first one at last: where it has a state, all have one.
+    agreed = [
+        _agreed(spark, stage.location, asked[stage.number], accept_topology_change) for stage in reversed(stages)
+    ][::-1]
     budget = () if memory.state_bytes is None else (memory.state_bytes, _concurrent_tasks(spark))
     local = LocalDirectory.of(local_dir, MemoryBudget(*budget))
     retention = _with_retention(recovery or RecoveryOptions(), spark)
-    state = _sharded_state(metadata, location, local, topology, retention, accept_older_checkpoint)
-    call = ShardCall(
-        topology,
+    planned = shards if PARTITIONS in settings else None
+    rows = records
+    for stage, metadata in zip(stages, agreed, strict=True):
+        state = _sharded_state(metadata, stage, local, retention, accept_older_checkpoint)
+        call = _shard_call(stage, state, metadata, handling, memory.input_bytes, planned)
+        pack = _pack(stage, metadata, shards, max_timestamp_ahead_ms)
+        packed = carry(rows.mapInArrow(pack.__call__, PACKED_SCHEMA), settings, str(stage.location))
+        rows = observe_figures(_DRIVERS[via](packed, call), metadata.state_id, str(stage.location)).select(BLOB)
+    return rows.mapInArrow(unpack, OUTPUT_SCHEMA)
+
+
+def _pack(stage: QueryStage, metadata: StateMetadata, shards: int, max_timestamp_ahead_ms: int | None) -> Pack:
+    return Pack(
+        shards,
+        stage.shard_by,
+        metadata.routing,
+        tuple(stage.topology.global_stores.values()),
+        metadata.wall_clock,
+        max_timestamp_ahead_ms,
+        stage.lanes,
+        follows_stage=stage.number > 0,
+    )
+
+
+def _shard_call(
+    stage: QueryStage,
+    state: ShardedState,
+    metadata: StateMetadata,
+    handling: FailureHandling,
+    input_bytes: int,
+    planned_partitions: int | None,
+) -> ShardCall:
+    return ShardCall(
+        stage.topology,
         state,
         metadata.routing,
         handling,
-        memory.input_bytes,
+        input_bytes,
         metadata.wall_clock,
-        shards if PARTITIONS in settings else None,
+        planned_partitions,
+        hands_on=stage.lanes is not None,
+        is_last=stage.is_last,
     )
-    topics = tuple(topology.global_stores.values())
-    pack = Pack(shards, shard_by, metadata.routing, topics, metadata.wall_clock, max_timestamp_ahead_ms)
-    packed = carry(records.mapInArrow(pack.__call__, PACKED_SCHEMA), settings, str(location))
-    output = observe_figures(_DRIVERS[via](packed, call), metadata.state_id, str(location))
-    return output.select(BLOB).mapInArrow(unpack, OUTPUT_SCHEMA)
 
 
 def _agreed(
@@ -184,18 +219,17 @@ def _agree_as_json(
 
 def _sharded_state(
     metadata: StateMetadata,
-    location: DurableLocation,
+    stage: QueryStage,
     local: LocalDirectory,
-    topology: Topology,
     recovery: RecoveryOptions,
     accept_older_checkpoint: bool,
 ) -> ShardedState:
     return ShardedState(
         metadata.state_id,
-        location,
+        stage.location,
         metadata.stores,
         local,
-        topology.in_memory_stores(),
+        stage.topology.in_memory_stores(),
         recovery,
         # Each start is a run of its own: of two runs that write to a shard, the later one goes on.
         uuid.uuid4().hex,
@@ -244,15 +278,8 @@ def _check_records(records: DataFrame, shards: int, max_timestamp_ahead_ms: int 
     check_input_schema(records.schema)
 
 
-def _validate(topology: Topology, shard_by: str) -> None:
+def _validate(topology: Topology) -> None:
     topology.validate()
-    topology.check_sharding(shard_by)
-    if topology.repartition_topics:
-        raise TopologyError(
-            f"topic {min(topology.repartition_topics)!r} divides records anew by key, which a query can't do yet: give "
-            "the DataFrame the key to group by, before stateful(), and leave out what changes it. A map() that keeps "
-            "the key is map_values() with a function of key and value"
-        )
     refuse_empty_classes(topology)
     if not topology.sinks:
         _LOG.warning(

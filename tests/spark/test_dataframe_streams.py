@@ -168,9 +168,22 @@ def test_what_is_wrong_is_said_when_the_program_is_made(spark: SparkSession, tmp
         streams.result(numbers.group_by_key(), shards=1, state_location=tmp_path)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="value_schema"):
         streams.columns(rows, numbers, value_schema="a int")
-    by_value = numbers.select_key(lambda key, value: value, key_serde=Serdes.int64()).group_by_key()
-    with pytest.raises(TopologyError, match="divides records anew"):
-        streams.result(by_value.count(), shards=1, state_location=tmp_path)
+
+
+def test_rows_are_grouped_again_by_what_came_of_them(spark: SparkSession, tmp_path: Path) -> None:
+    streams = DataFrameStreams()
+    orders = streams.stream(orders_of(spark, tmp_path), key="customer", value=["region", "amount"], timestamp="time_ms")
+    by_region = orders.group_by(lambda _, order: order["region"], key_serde=Serdes.string(), name="regions")
+    totals = by_region.agg({"total": Aggregate.sum("amount")})
+    found: dict[str, int] = {}
+
+    def keep(batch: DataFrame, batch_id: int) -> None:
+        made = streams.columns(batch, totals)
+        found.update({row[0]: row.total for row in made.collect()})
+
+    records = streams.records({"totals": totals}, shards=2, state_location=tmp_path / "state")
+    run_to_the_end(records.writeStream.foreachBatch(keep), tmp_path / "checkpoint")
+    assert found == {"n": 4, "s": 1}
 
 
 def test_all_options_of_records_are_there(spark: SparkSession, tmp_path: Path) -> None:

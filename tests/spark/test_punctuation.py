@@ -63,10 +63,16 @@ class WallClockTicking(Ticking):
     interval_ms = WALL_CLOCK_TICK_MS
 
 
-def topology(processor: type[Processor]) -> Topology:
+def topology(processor: type[Processor], *, is_divided: bool = False) -> Topology:
+    """Return a topology of one stage, or of two, of which the second one ticks."""
     made = Topology()
     made.add_source("orders", key_serde=Serdes.string(), value_serde=Serdes.json())
-    made.add_processor("ticking", processor, ["orders"])
+    parent = "orders"
+    if is_divided:
+        parent = "again"
+        serdes: dict[str, Any] = {"key_serde": Serdes.string(), "value_serde": Serdes.json()}
+        made.add_repartition("between", "to-between", parent, ["orders"], **serdes)
+    made.add_processor("ticking", processor, [parent])
     made.add_state_store(
         Stores.timestamped_key_value_store_builder(
             Stores.persistent_timestamped_key_value_store("counts"), Serdes.string(), Serdes.int64()
@@ -108,7 +114,7 @@ class LiveQuery:
         self.batches: dict[int, list[tuple[int, ...]]] = defaultdict(list)
         rows = stateful(
             query.records(),
-            topology(WallClockTicking),
+            topology(WallClockTicking, is_divided=is_divided(query)),
             shards=shards,
             state_location=query.home / "state",
             local_dir=str(query.home / "local"),
@@ -139,10 +145,14 @@ class LiveQuery:
         self._query.awaitTermination()
 
 
+def is_divided(query: OrderQuery) -> bool:
+    return query.via == "transform_with_state"  # Spark takes one operator of the other kind
+
+
 def ticks_in_state(query: OrderQuery) -> dict[int, int]:
-    rows = read_store(
-        query.spark, "counts", checkpoint_location=query.home / "checkpoint", state_location=query.home / "state"
-    ).collect()
+    location = query.home / ("state/stage-1" if is_divided(query) else "state")
+    places: dict[str, Any] = {"checkpoint_location": query.home / "checkpoint", "state_location": location}
+    rows = read_store(query.spark, "counts", **places).collect()
     return {row.shard: Serdes.int64().deserialize(bytes(row.value)) for row in rows if row.key == b"ticks"}
 
 

@@ -15,7 +15,7 @@ _Node: TypeAlias = "SourceNode | ProcessorNode | SinkNode"
 def describe(graph: NodeGraph) -> TopologyDescription:
     """Return the description of the topology whose nodes these are, with all in the order of Kafka's."""
     groups: dict[int, list[str]] = {}
-    for name, number in _subtopology_ids(graph).items():
+    for name, number in graph.subtopologies().items():
         groups.setdefault(number, []).append(name)
     return TopologyDescription(tuple(_describe_group(graph, number, groups[number]) for number in sorted(groups)))
 
@@ -50,7 +50,7 @@ def _describe_group(graph: NodeGraph, number: int, names: list[str]) -> Subtopol
     # Kafka collects the names in a set and the nodes in a map: two tables.
     connected = {name: _Connected(name) for name in in_hash_order(in_hash_order(names))}
     for node in connected.values():
-        for parent in map(connected.__getitem__, _parents(graph.nodes[node.name])):
+        for parent in map(connected.__getitem__, graph.nodes[node.name].parents):
             node.above.add(parent)
             parent.below.add(node)
             parent.grow(node.size)
@@ -64,10 +64,6 @@ def _describe_group(graph: NodeGraph, number: int, names: list[str]) -> Subtopol
         for node in sorted(connected.values(), key=lambda node: (-node.size, node.name))
     ]
     return SubtopologyDescription(number, tuple(described), is_global=any(map(graph.is_global, names)))
-
-
-def _parents(node: _Node) -> tuple[str, ...]:
-    return () if isinstance(node, SourceNode) else node.parents
 
 
 def _describe_node(
@@ -90,26 +86,3 @@ def _describe_node(
     extractor = getattr(node.topic, "__qualname__", type(node.topic).__qualname__)
     detail = f"extractor class: {extractor}"
     return NodeDescription("Sink", node.name, detail, parents, children, topics=(f"chosen by {extractor}",))
-
-
-def _subtopology_ids(graph: NodeGraph) -> dict[str, int]:
-    """Return the number of each node's sub-topology: nodes are in one if edges or stores connect them.
-
-    A global store connects nobody: everyone may read it.
-    """
-    root = {name: name for name in graph.nodes}
-
-    def find(name: str) -> str:
-        while root[name] != name:
-            name = root[name]
-        return name
-
-    for name, node in graph.nodes.items():
-        for parent in _parents(node):
-            root[find(name)] = find(parent)
-    users: dict[str, str] = {}
-    for name, processor in graph.processors.items():
-        for store in processor.stores:
-            root[find(name)] = find(users.setdefault(store, name))
-    numbers: dict[str, int] = {}
-    return {name: numbers.setdefault(find(name), len(numbers)) for name in graph.nodes}

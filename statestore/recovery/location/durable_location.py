@@ -6,6 +6,7 @@ from files that anybody may have changed: one that could lead out of the locatio
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -55,6 +56,13 @@ class DurableLocation:
     def of(cls, location: str | Path | DurableLocation) -> DurableLocation:
         """Return what is given, if that is a path or a URI as a location there."""
         return location if isinstance(location, DurableLocation) else cls(location)
+
+    def below(self, name: str) -> DurableLocation:
+        """Return a directory of this one as a location, reached in the same way."""
+        parts, made = urlsplit(self.uri), copy.copy(self)
+        made.uri = urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}"))
+        made._opened_root = None
+        return made
 
     def __str__(self) -> str:
         return _without_secrets(self.uri)

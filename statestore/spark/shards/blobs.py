@@ -6,7 +6,7 @@ one record batch of OUTPUT. Header bytes are KIP-1271's and are not parsed betwe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, BinaryIO, Final
 
@@ -70,6 +70,12 @@ def decode_blob(blob: bytes | pa.Buffer) -> list[pa.RecordBatch]:
         return list(reader)
 
 
+def schema_of_blob(blob: bytes | pa.Buffer) -> pa.Schema:
+    """Return the schema of a blob's record batches."""
+    with pa.ipc.open_stream(blob) as reader:
+        return reader.schema
+
+
 def release_buffers() -> None:
     """Give the operating system what Arrow has freed and keeps for later: workers wait for one another's tasks."""
     pa.default_memory_pool().release_unused()
@@ -112,7 +118,14 @@ def by_shard(batch: pa.RecordBatch, shard_of: Integers) -> Iterator[tuple[int, p
 class OutputBlobs:
     """Takes what the sinks are sent and packs it into blobs, which wait in `spool`: bytes, not objects."""
 
-    def __init__(self, spool: BlobSpool, max_records: int, max_bytes: int = BLOB_BYTES) -> None:
+    def __init__(
+        self,
+        spool: BlobSpool,
+        max_records: int,
+        max_bytes: int = BLOB_BYTES,
+        place: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
+    ) -> None:
+        """Make one. `place` makes of columns of OUTPUT those that the next stage takes; None if there is none."""
         self.record_count = 0
         """How many records the blobs have that were packed so far."""
         self.waiting = 0
@@ -120,6 +133,7 @@ class OutputBlobs:
         self._spool = spool
         self._max_records = max_records
         self._max_bytes = max_bytes
+        self._place = place
         self._topics: list[str] = []
         self._timestamps_ms: list[int] = []
         self._keys: list[bytes | None] = []
@@ -197,7 +211,7 @@ class OutputBlobs:
         self._seen = self._seen_bytes = 0
 
     def _add_blob(self, batch: pa.RecordBatch) -> None:
-        self._spool.add(encode_blob([batch]))
+        self._spool.add(encode_blob([batch if self._place is None else self._place(batch)]))
         self.waiting += 1
         self.record_count += batch.num_rows
 

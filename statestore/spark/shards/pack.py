@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from statestore.spark.shards.blobs import (
     BLOB,
     BLOB_BYTES,
     INPUT,
+    OUTPUT,
     POSITION,
     BlobWriter,
     by_shard,
@@ -34,6 +35,7 @@ from statestore.spark.shards.blobs import (
     release_buffers,
     sort_by_position,
 )
+from statestore.spark.shards.lanes import Lanes, lane_of, schema_of, shards_by_key
 from statestore.spark.shards.schema import INPUT_COLUMNS
 
 PACKED_SCHEMA = "route int, blob binary"
@@ -41,6 +43,8 @@ _PACKED = pa.schema([("route", pa.int32()), ("blob", pa.binary())])
 _HELD_LIMIT_BYTES = 64 << 20
 _NO_RECORDS = pa.record_batch([pa.array([], column.type) for column in INPUT], schema=INPUT)
 _LAST_MS = (1 << 63) - 1
+_Place: TypeAlias = "tuple[int, str]"
+"""A shard, and a lane or ""."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,10 @@ class Pack:
     """Whether the first batch of the query calls each shard, also those without records."""
     max_timestamp_ahead_ms: int | None = None
     """How far ahead of the clock a record's timestamp may be; None is without bound."""
+    lanes: Lanes | None = None
+    """Which of several stages records are for; None if there is one."""
+    follows_stage: bool = False
+    """Whether it takes the blobs of a stage, not the rows of a source."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield (route, blob) rows; the blobs of one shard come in the order of its records."""
@@ -66,21 +74,33 @@ class Pack:
         if self.calls_every_shard and _is_start_of_query():
             yield from (_row(route, encode_blob([_NO_RECORDS])) for route in self.routing)
         # Written at once: a slice that waits would keep its whole batch in memory.
-        held: dict[int, BlobWriter] = {}
+        held: dict[_Place, BlobWriter] = {}
         for batch in batches:
             if batch.num_rows:
-                records = _input_batch(batch)
-                self._check_ahead(records)
-                yield from self._add(records, held)
-                del records
+                for lane, records in self._by_lane(batch):
+                    yield from self._add(lane, records, held)
+                    del records
             # Let go of it before the next one is made, or comes from Spark.
             del batch
             while sum(blob.size_bytes for blob in held.values()) > _HELD_LIMIT_BYTES:
-                largest = max(held, key=lambda shard: held[shard].size_bytes)
-                yield _row(self.routing[largest], held.pop(largest).finish())
-        for shard in sorted(held):
-            yield _row(self.routing[shard], held.pop(shard).finish())
+                largest = max(held, key=lambda place: held[place].size_bytes)
+                yield _row(self.routing[largest[0]], held.pop(largest).finish())
+        for place in sorted(held):
+            yield _row(self.routing[place[0]], held.pop(place).finish())
         release_buffers()
+
+    def _by_lane(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+        """Yield the records of rows, each for this stage or for a lane."""
+        if not self.follows_stage:
+            records = _input_batch(batch)
+            self._check_ahead(records)
+            yield from ((None, records),) if self.lanes is None else self.lanes.of_input(records)
+            return
+        assert self.lanes is not None
+        for blob in batch.column(BLOB).drop_null():
+            for records in decode_blob(blob.as_buffer()):
+                in_order = records if _is_sorted(records) else sort_by_position(records)
+                yield from self.lanes.of_passed(lane_of(records.schema), in_order)
 
     def _check_ahead(self, records: pa.RecordBatch) -> None:
         if self.max_timestamp_ahead_ms is None:
@@ -94,14 +114,19 @@ class Pack:
                 max_ahead_ms=self.max_timestamp_ahead_ms,
             )
 
-    def _add(self, batch: pa.RecordBatch, held: dict[int, BlobWriter]) -> Iterator[pa.RecordBatch]:
+    def _add(self, lane: str | None, batch: pa.RecordBatch, held: dict[_Place, BlobWriter]) -> Iterator[pa.RecordBatch]:
         """Write the records into the blobs of their shards; yield those that are full."""
-        for shard, records in self._split(batch):
-            for piece in pieces(records, BLOB_BYTES):
-                blob = held.setdefault(shard, BlobWriter(INPUT))
+        schema = schema_of(lane)
+        for shard, records in self._split(batch) if lane is None else self._split_by_key(batch):
+            for piece in pieces(records.replace_schema_metadata(schema.metadata), BLOB_BYTES):
+                place = shard, lane or ""
+                blob = held.setdefault(place, BlobWriter(schema))
                 blob.write(piece)
                 if blob.size_bytes >= BLOB_BYTES:
-                    yield _row(self.routing[shard], held.pop(shard).finish())
+                    yield _row(self.routing[shard], held.pop(place).finish())
+
+    def _split_by_key(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        yield from by_shard(batch, shards_by_key(batch.column("key"), self.shards))
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield each shard that has records, with them."""
@@ -113,11 +138,16 @@ class Pack:
                 batch = batch.filter(pc.invert(is_global))
                 if not batch.num_rows:
                     return
+        if self.follows_stage:
+            yield from self._split_by_key(batch)
+            return
         if self.shard_by == "partition":
             shard_of = batch.column("partition").to_numpy() % self.shards
-        else:
+        elif self.lanes is None:
             _check_keys(batch)
             shard_of = partition_column(batch.column("key"), self.shards)
+        else:  # records may get their keys on the way
+            shard_of = shards_by_key(batch.column("key"), self.shards, batch.column("partition"))
         yield from by_shard(batch, shard_of)
 
 
@@ -214,7 +244,7 @@ def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # A row that brings the figures of a shard may have no blob.
         for blob in batch.column(BLOB).drop_null():
             for records in decode_blob(blob.as_buffer()):
-                yield rows_of(records)
+                yield rows_of(records.select(OUTPUT.names))
     release_buffers()
 
 

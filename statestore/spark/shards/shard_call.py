@@ -21,7 +21,8 @@ from statestore.recovery.metadata.ownership import claim
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.spark.figures import RecordFigures, ShardFigures, TimeFigures
 from statestore.spark.query_settings import check_partitions
-from statestore.spark.shards.blobs import BlobSpool, OutputBlobs, release_buffers
+from statestore.spark.shards.blobs import BlobSpool, OutputBlobs, release_buffers, schema_of_blob
+from statestore.spark.shards.lanes import Placing, lane_of
 from statestore.spark.shards.record_order import batches_in_order, records_in_order
 from statestore.spark.start_refusal import check_start
 
@@ -70,6 +71,10 @@ class ShardCall:
     """Whether Spark calls back at `ShardResult.wake_up_ms`."""
     planned_partitions: int | None = None
     """How many state partitions the query was to begin with; None leaves that to the session."""
+    hands_on: bool = False
+    """Whether blobs may be in lanes, which are yielded as they are."""
+    is_last: bool = True
+    """Whether what it puts out is the query's result, and not for another stage."""
 
     def run(
         self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str, now_ms: int
@@ -87,13 +92,16 @@ class ShardCall:
             BlobSpool(space, "output", _HELD_OUTPUT_BYTES) as waiting,
         ):
             for blob in blobs:
-                spool.add(blob)
+                if self.hands_on and lane_of(schema_of_blob(blob)) is not None:
+                    yield blob
+                else:
+                    spool.add(blob)
             watch = Stopwatch()
             with self.state.open(pointer, space) as batch:
                 open_ms = watch.lap_ms()
-                processed = yield from self._process(
-                    batch, context, spool, OutputBlobs(waiting, _RECORDS_PER_OUTPUT_BLOB), watch
-                )
+                place = None if self.is_last else Placing(shard, pointer.version + 1)
+                outputs = OutputBlobs(waiting, _RECORDS_PER_OUTPUT_BLOB, place=place)
+                processed = yield from self._process(batch, context, spool, outputs, watch)
                 process_ms = watch.lap_ms()
                 pointer, committed = batch.commit(processed.end, processed.on_changelog)
                 commit_ms = watch.lap_ms()

@@ -1,0 +1,78 @@
+"""The stages of a query: each is an operator of Spark's, with a state of its own in the state location.
+
+A query of one stage has its state in the location itself; one of several has them in `stage-0`, `stage-1` and so on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from statestore.errors import TopologyError
+from statestore.errors.run import TopologyChangedError
+from statestore.interception.chain import Chain
+from statestore.processor.stages import stages_of
+from statestore.processor.topology import Topology
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.metadata.state_metadata import ShardBy, read_metadata
+from statestore.spark.sessions import on_server
+from statestore.spark.shards.lanes import Lanes
+
+
+class QueryStage(NamedTuple):
+    """A stage of a query, with the interceptors around it."""
+
+    number: int
+    topology: Topology
+    location: DurableLocation
+    shard_by: str
+    lanes: Lanes | None
+    """Which of its records are for which stage; None if it is the only one."""
+    is_last: bool
+
+
+def query_stages(
+    spark: SparkSession, topology: Topology, chain: Chain, location: DurableLocation, shard_by: str, via: str
+) -> tuple[QueryStage, ...]:
+    """Return the stages of a query in their order.
+
+    Raises TopologyError for what can't run there: of several stages one through applyInPandasWithState, of which Spark
+    allows one a query, and interceptors; TopologyChangedError if the state at the location has another number of them.
+    """
+    stages = stages_of(topology)
+    if len(stages) > 1 and via == "apply_in_pandas_with_state":
+        raise TopologyError(
+            f"topic {min(topology.repartition_topics)!r} makes {len(stages)} stages of the program, and Spark allows "
+            'one applyInPandasWithState in a query: use via="transform_with_state"'
+        )
+    recorded = on_server(spark, _recorded_stages, location)
+    if recorded not in (0, len(stages)):
+        raise TopologyChangedError(
+            str(location),
+            differences=[f"the program has {len(stages)} stages, and the state is of {recorded}"],
+            remedy="Keys are divided anew elsewhere than before: undo the change, or start anew with a new "
+            "state_location and a new checkpoint",
+        )
+    made = []
+    for number, stage in enumerate(stages):
+        part = stage.topology.with_interceptors(chain)
+        by = shard_by if number == 0 else ShardBy.KEY.value
+        part.check_sharding(by)
+        room, lanes = (location, None) if len(stages) == 1 else (_room(location, number), Lanes.of(stage))
+        made.append(QueryStage(number, part, room, by, lanes, is_last=number == len(stages) - 1))
+    return tuple(made)
+
+
+def _recorded_stages(location: DurableLocation) -> int:
+    """Return how many stages the state at a location has; 0 if there is none. The first is the last to be recorded."""
+    if read_metadata(location) is not None:
+        return 1
+    number = 0
+    while read_metadata(_room(location, number)) is not None:
+        number += 1
+    return number
+
+
+def _room(location: DurableLocation, number: int) -> DurableLocation:
+    return location.below(f"stage-{number}")
