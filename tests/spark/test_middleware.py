@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from orders import expected_totals, running_total_topology, seeded_orders
 from statestore.errors import InputSchemaError, TopologyError
+from statestore.interception.interceptor import InterceptorContext
 from statestore.middleware import DeadLetters, FailureHandling
 from statestore.spark import batch_figures, stateful, with_middleware
 from tests.middleware.test_interceptors_in_tasks import Counting
@@ -120,6 +122,18 @@ def test_the_same_chain_on_a_dataframe_without_any_state(records: DataFrame) -> 
     assert sent[0].timestamp == records.first().timestamp  # type: ignore[union-attr]
     assert values(sent[2], DeadLetters.TOPIC) == [b"in"]
     assert not values(sent[2], DeadLetters.OFFSET)
+
+
+class Ticking(Stamp):
+    """Asks to be called by the clock."""
+
+    def init(self, context: InterceptorContext) -> None:
+        context.schedule_wall_clock(1_000, lambda now_ms: None)
+
+
+def test_what_is_to_be_called_by_a_clock_ends_a_query_that_has_none(records: DataFrame) -> None:
+    with pytest.raises(PythonException, match="interceptor-tick schedules calls by a clock"):
+        with_middleware(records, Ticking("tick")).collect()
 
 
 def test_what_a_dataframe_can_not_do_is_refused_before_it_runs(records: DataFrame) -> None:

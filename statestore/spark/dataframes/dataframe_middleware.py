@@ -62,7 +62,7 @@ def with_middleware(
     of Spark has interceptors of its own, which are told the time of its start; a shard is the number of a partition.
 
     Raises InputSchemaError, ValueError for illegal arguments, what a chain raises, and TopologyError for an interceptor
-    that needs state or is called by the clock: `stateful` has both.
+    that needs state; one that schedules calls by a clock ends the query with it. `stateful` has both.
     """
     check_choice("side", side, _SIDES)
     chain = query_chain(interceptors, session_properties(records.sparkSession))
@@ -116,9 +116,14 @@ class _Passing:
             if not failures.goes_on(FailureStage.REFUSAL, interceptor, error, source):
                 raise error
 
-        made = TaskInterceptors(self.nodes, shard, clocks, {}, Punctuations({}), refuse)
+        punctuations = Punctuations({})
+        made = TaskInterceptors(self.nodes, shard, clocks, {}, punctuations, refuse)
         made.init()
         try:
+            if scheduled := sorted(punctuations.recorded()):
+                raise TopologyError(
+                    f"{scheduled[0]} schedules calls by a clock, and with_middleware() has none: give it to stateful()"
+                )
             passing = _ingesting if self.side == "ingest" else _emitting
             for batch in passing(made, batches):
                 yield from (self._rows(part) for part in (batch, *_taken(letters)) if part.num_rows)
