@@ -23,7 +23,6 @@ from tests.support.spark.queries import KAFKA_ROWS
 pytestmark = pytest.mark.slow
 
 TEXT, INT64 = Serdes.string(), Serdes.int64()
-TOPICS = ("lines", "names", "counts", "long", "named", "lengths")
 
 
 class Given(NamedTuple):
@@ -44,6 +43,7 @@ class Given(NamedTuple):
 
 BATCHES = [
     [
+        Given("known", "be", "a verb", 0, 9, []),
         Given("names", "2", "two", 0, 10, []),
         Given("lines", "a", "to be or", 0, 11, [("line", b"0")]),
         Given("lines", "b", "not to be", 1, 12, [("line", b"1")]),
@@ -74,7 +74,7 @@ class RaisesOnce:
 
 
 def program(mark: Path) -> Topology:
-    """Words are counted, counts are counted by their words' lengths, and joined with names of lengths."""
+    """Words are counted, and told of what is known; counts are counted by length, and joined with names of lengths."""
     builder, kept = StreamsBuilder(), Materialized.as_
     lines = builder.stream("lines", key_serde=TEXT, value_serde=TEXT)
     lines.filter(lambda _, line: len(line) > 8).to("long")
@@ -82,6 +82,9 @@ def program(mark: Path) -> Topology:
     counted = words.group_by(lambda _, word: word, key_serde=TEXT, name="words").count(materialized=kept("counts"))
     counts = counted.to_stream().peek(RaisesOnce("careful", mark))
     counts.to("counts")
+    known = builder.global_table("known", key_serde=TEXT, value_serde=TEXT)
+    told = counts.join(known, lambda word, _: word, lambda count, what: f"{what} {count}", value_serde=TEXT)
+    told.to("told")
     by_length = counts.select_key(lambda word, _: str(len(word)), key_serde=TEXT)
     lengths = by_length.group_by_key(name="lengths", value_serde=INT64).count(materialized=kept("lengths"))
     lengths.to_stream().to("lengths")
@@ -105,7 +108,7 @@ def driver_outputs(mark: Path) -> list[Outputs]:
                 record = TestRecord(each.key, each.text, each.timestamp_ms, each.headers)
                 driver.create_input_topic(each.topic, key_serde=TEXT, value_serde=TEXT).pipe_input(record)
             outputs: Outputs = {}
-            for topic in ("counts", "long", "named", "lengths"):
+            for topic in ("counts", "long", "told", "named", "lengths"):
                 end = driver.create_output_topic(topic, key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
                 outputs[topic] = [
                     (each.key, each.value, each.timestamp_ms, [(h.key, h.value) for h in each.headers])
