@@ -165,6 +165,13 @@ class StreamGraph:
             for child in below
         )
 
+    def has_new_keys(self, name: str) -> bool:
+        """Return whether a step above has changed the keys of a node, also before a repartition topic."""
+        if name in self._readers and self._readers[name].keys_of == ():
+            return True
+        sinks = (sink for sink, source in self._sources.items() if source == name)
+        return any(map(self.has_new_keys, (*self._parents[name], *sinks)))
+
     def children(self, name: str) -> tuple[str, ...]:
         """Return the processors and sinks below a node, in the order in which they were added."""
         return tuple(child for child, parents in self._parents.items() if name in parents)

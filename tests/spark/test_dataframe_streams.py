@@ -172,14 +172,16 @@ def test_what_is_wrong_is_said_when_the_program_is_made(spark: SparkSession, tmp
 
 def test_rows_are_grouped_again_by_what_came_of_them(spark: SparkSession, tmp_path: Path) -> None:
     streams = DataFrameStreams()
-    orders = streams.stream(orders_of(spark, tmp_path), key="customer", value=["region", "amount"], timestamp="time_ms")
+    orders = streams.stream(
+        orders_of(spark, tmp_path), key=["customer", "tenant"], value=["region", "amount"], timestamp="time_ms"
+    )
     by_region = orders.group_by(lambda _, order: order["region"], key_serde=Serdes.string(), name="regions")
     totals = by_region.agg({"total": Aggregate.sum("amount")})
     found: dict[str, int] = {}
 
     def keep(batch: DataFrame, batch_id: int) -> None:
         made = streams.columns(batch, totals)
-        found.update({row[0]: row.total for row in made.collect()})
+        found.update({row.key: row.total for row in made.collect()})
 
     records = streams.records({"totals": totals}, shards=2, state_location=tmp_path / "state")
     run_to_the_end(records.writeStream.foreachBatch(keep), tmp_path / "checkpoint")

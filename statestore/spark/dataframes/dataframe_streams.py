@@ -132,9 +132,9 @@ class DataFrameStreams:
             headers: columns made of headers, as `from_records` makes them; None is one column `headers`.
             options: those of `stateful`, as shards and state_location.
 
-        Keys have the names that they came with if all inputs agree on them, else `key`. Of a windowed key there are
-        `window_start` and `window_end` as well. A null value says that a key is gone. Raises TopologyError if it is not
-        known how values are written, and what `stateful` and `from_records` raise.
+        Keys have the names that they came with, or `key` if inputs do not agree on them or a step has changed them. Of
+        a windowed key there are `window_start` and `window_end` as well. A null value says that a key is gone. Raises
+        TopologyError if it is not known how values are written, and what `stateful` and `from_records` raise.
         """
         records = self.records({_RESULT: result}, **options)
         return self.columns(
@@ -175,7 +175,7 @@ class DataFrameStreams:
     ) -> DataFrame:
         """Return records of one result in columns; the arguments are those of `result`."""
         key_serde, value_serde = _serdes_of(result)
-        name, several = self._key()
+        name, several = self._key(result)
         computed: Mapping[str, Column] = {}
         if isinstance(key_serde, WindowedSerde):
             layout = key_serde.layout
@@ -219,9 +219,10 @@ class DataFrameStreams:
             self._changes[result] = result.to_stream()
         return self._changes[result]
 
-    def _key(self) -> tuple[str, StructType | None]:
+    def _key(self, result: KStream | KTable[KStream]) -> tuple[str, StructType | None]:
         first = self._keys[0]
-        return first if all(each == first for each in self._keys) else (_KEY, None)
+        is_known = all(each == first for each in self._keys) and not result._graph.has_new_keys(result._node)
+        return first if is_known else (_KEY, None)
 
     def _schema(self, serde: Serde[Any], asked: str | DataType | None, key: set[str]) -> str | DataType:
         """Return what values are read as: rows that came through without the columns that the key has too."""
