@@ -9,6 +9,7 @@ import importlib
 import logging
 import os
 import sys
+import threading
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -71,16 +72,29 @@ def started(rows: DataFrame, name: str, output: str = "output") -> Any:
     return writer.option("checkpointLocation", str(THEIRS / name / "checkpoint")).trigger(availableNow=True).start()
 
 
+class EndingListener(StateStoreListener):
+    """Knows when it is told of nothing any more: Spark waits for itself if it is removed before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_ended = threading.Event()
+
+    def onQueryTerminated(self, event: Any) -> None:
+        super().onQueryTerminated(event)
+        self.has_ended.set()
+
+
 def run_totals(spark: SparkSession, name: str, location: str, via: str) -> dict[str, Any]:
     """Run the query to the end of its input, and return what it was told."""
     spark.conf.set(PARTITIONS, "200")  # Spark's default; the server has another one
-    listener = StateStoreListener()
+    listener = EndingListener()
     spark.streams.addListener(listener)
     rows = stateful(records(spark, name), running_total_topology(), shards=SHARDS, state_location=location, via=via)
     try:
         query = started(rows, name)
         query.awaitTermination()
         told = [batch for progress in query.recentProgress for batch in batch_figures(progress)]
+        assert listener.has_ended.wait(60)
     finally:
         spark.streams.removeListener(listener)
     output = spark.read.parquet(str(THEIRS / name / "output"))
