@@ -9,7 +9,7 @@ processes there are blobs of two more kinds, which its shard calls yield as they
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,8 +57,8 @@ class Lanes:
         if not self.later:
             yield None, batch
             return
-        is_later = _is_of(batch, self.later)
-        is_own = np.invert(is_later) if self.reads is None else _is_of(batch, self.reads) | np.invert(is_later)
+        is_later = is_of_topics(batch, self.later)
+        is_own = np.invert(is_later) if self.reads is None else is_of_topics(batch, self.reads) | np.invert(is_later)
         yield from _parts(batch, {None: is_own, LATER: is_later})
 
     def of_passed(self, lane: str | None, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
@@ -68,9 +68,9 @@ class Lanes:
             return
         is_out = np.zeros(batch.num_rows, np.bool_)
         if lane is None:
-            is_out = np.invert(_is_of(batch, self.repartition_topics))
+            is_out = np.invert(is_of_topics(batch, self.repartition_topics))
         own = self.reads or frozenset()
-        is_own, is_later = _is_of(batch, own), _is_of(batch, self.later)
+        is_own, is_later = is_of_topics(batch, own), is_of_topics(batch, self.later)
         yield from _parts(batch, {OUT: is_out, None: is_own & ~is_out, LATER: is_later & ~is_out})
 
 
@@ -106,7 +106,8 @@ class Placing:
         return pa.record_batch(columns, schema=INPUT)
 
 
-def _is_of(batch: pa.RecordBatch, topics: frozenset[str]) -> Integers:
+def is_of_topics(batch: pa.RecordBatch, topics: Iterable[str]) -> Integers:
+    """Return of each row of a batch of SOURCE_COLUMNS whether it is of one of these topics."""
     column = batch.column("topic")
     named = pc.is_in(column.dictionary, pa.array(sorted(topics), pa.string())).to_numpy(zero_copy_only=False)
     found: Integers = named[column.indices.to_numpy()]

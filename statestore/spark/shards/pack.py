@@ -35,7 +35,7 @@ from statestore.spark.shards.blobs import (
     release_buffers,
     sort_by_position,
 )
-from statestore.spark.shards.lanes import Lanes, lane_of, schema_of, shards_by_key
+from statestore.spark.shards.lanes import Lanes, is_of_topics, lane_of, schema_of, shards_by_key
 from statestore.spark.shards.schema import INPUT_COLUMNS
 
 PACKED_SCHEMA = "route int, blob binary"
@@ -99,8 +99,9 @@ class Pack:
         assert self.lanes is not None
         for blob in batch.column(BLOB).drop_null():
             for records in decode_blob(blob.as_buffer()):
-                in_order = records if _is_sorted(records) else sort_by_position(records)
-                yield from self.lanes.of_passed(lane_of(records.schema), in_order)
+                for lane, part in self.lanes.of_passed(lane_of(records.schema), records):
+                    # Who processes records has them in order; what is handed on stays in that of sending.
+                    yield lane, part if lane is not None or _is_sorted(part) else sort_by_position(part)
 
     def _check_ahead(self, records: pa.RecordBatch) -> None:
         if self.max_timestamp_ahead_ms is None:
@@ -131,7 +132,7 @@ class Pack:
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield each shard that has records, with them."""
         if self.global_topics:
-            is_global = pc.is_in(batch.column("topic").cast(pa.string()), pa.array(self.global_topics))
+            is_global = pa.array(is_of_topics(batch, self.global_topics))
             for_all = batch.filter(is_global)
             if for_all.num_rows:
                 yield from ((shard, for_all) for shard in range(self.shards))
