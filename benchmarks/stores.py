@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from statestore import AggregationWithHeaders, Headers, Serdes, Stores, ValueTimestampHeaders, Windowed
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.bytestore.kinds.families import column_family
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE
+from statestore.bytestore.kinds.store_spec import column_family
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades import open_store
 from statestore.bytestore.write_sets.write_set import WriteSet

@@ -1,7 +1,7 @@
 """Ordered maps of bytes to bytes, and the only place that knows RocksDB.
 
-protocol        ByteStore, which everything above works on; chunks: how much is held at once of what may be large
-row_changes     the record that is being processed, and many writes at once
+protocol        ByteStore, which everything above works on, and many writes to one at once, in rows
+chunks          how much is held at once of what may be large
 engines/        two of them, RocksDB and memory, and what is theirs: order of keys, memory, table files
 kinds/          what a kind of store keeps: its specification, families, keys and entries, segments, versions
 write_sets/     what a micro-batch has written and not yet committed, in memory or beyond it

@@ -16,9 +16,8 @@ from typing import Final, Protocol, runtime_checkable
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase
 from statestore.bytestore.engines.scans import ScannedStore
-from statestore.bytestore.kinds.families import FAMILIES, older_formats, skips_a_step
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import FAMILIES, StoreKind, StoreSpec, older_formats, skips_a_step
 from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
 from statestore.errors import FormatError, StoreError, StoreFormatError
 from statestore.format.values.store_format import StoreFormat

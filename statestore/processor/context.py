@@ -19,7 +19,7 @@ from statestore.processor.earlier_times import EarlierTimes, earlier_times
 from statestore.processor.processor_metadata import ProcessorMetadata
 from statestore.processor.punctuation import LAST_MS, Cancellable, Punctuations, PunctuationType, Punctuator
 from statestore.processor.record import Record, RecordMetadata
-from statestore.recovery.commit.earlier_shards import Clock, EarlierShards
+from statestore.recovery.commit.pointer_fields import Clock, EarlierShards
 
 if TYPE_CHECKING:
     from statestore.connect.converters.base import HeaderConverter

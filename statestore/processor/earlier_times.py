@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from statestore.format.binary_columns import Integers
 from statestore.format.keys.partitioner import murmur2_column
-from statestore.recovery.commit.earlier_shards import Clock, EarlierShards
+from statestore.recovery.commit.pointer_fields import Clock, EarlierShards
 
 _POSITIVE = np.uint32(0x7FFFFFFF)
 UNSEEN_MS: Final = -1

@@ -25,7 +25,7 @@ from statestore.processor.nodes import InterceptorNode
 from statestore.processor.punctuation import Punctuations, PunctuationType
 from statestore.processor.record import Record, RecordMetadata
 from statestore.recovery.commit.changelog import ChangelogObserver, ChangelogRecord
-from statestore.recovery.commit.earlier_shards import SHARD_CLOCK, EarlierShards
+from statestore.recovery.commit.pointer_fields import SHARD_CLOCK, EarlierShards
 from statestore.stores.typed_store import TypedStore
 
 _NOWHERE: Final = -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from statestore.errors.run import ProcessorMetadataError
-from statestore.recovery.commit.batch_end import MAX_NAMES, check_entry
+from statestore.recovery.commit.pointer_fields import MAX_NAMES, check_entry
 
 
 class ProcessorMetadata:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 from statestore.errors import TopologyError
-from statestore.recovery.commit.batch_end import RecordedPunctuation, RecordedPunctuations
+from statestore.recovery.commit.pointer_fields import RecordedPunctuation, RecordedPunctuations
 
 LAST_MS = 2**63 - 1
 """The last time that there is in Kafka."""

@@ -41,9 +41,14 @@ from statestore.processor.punctuation import NEVER_MS, Punctuations, Schedule
 from statestore.processor.receivers import SourceReceiver, locate_failures, sink_receiver, source_receiver
 from statestore.processor.task_stores import flush_stores
 from statestore.processor.topology import Topology
-from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuation, RecordedPunctuations
 from statestore.recovery.commit.changelog import ChangelogObserver
-from statestore.recovery.commit.earlier_shards import SHARD_CLOCK, EarlierShards
+from statestore.recovery.commit.pointer_fields import (
+    SHARD_CLOCK,
+    BatchEnd,
+    EarlierShards,
+    RecordedPunctuation,
+    RecordedPunctuations,
+)
 from statestore.stores.typed_store import TypedStore
 
 T = TypeVar("T")

@@ -25,7 +25,6 @@ from statestore.errors.state import (
     SpilledDeltaCorruptedError,
 )
 from statestore.recovery.commit.batch_delta import BatchDelta, FinishedDelta
-from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.changelog import BatchChangelog, ChangelogObserver, batch_changelog
 from statestore.recovery.commit.delta import DeltaInfo
 from statestore.recovery.commit.figures import (
@@ -37,14 +36,14 @@ from statestore.recovery.commit.figures import (
     UpgradeFigures,
 )
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, initial_pointer
+from statestore.recovery.commit.pointer_fields import BatchEnd
 from statestore.recovery.fences.run_fences import RunFences
-from statestore.recovery.local.local_copy import LocalCopy, open_local_copy
+from statestore.recovery.local.local_copy import LocalCopy, open_local_copy, open_memory_image, take_memory_image
 from statestore.recovery.local.local_directory import LocalDirectory, make_shard_directory, try_lock
-from statestore.recovery.local.memory_copy import open_memory_image, take_memory_image
 from statestore.recovery.location.durable_json import file_digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import new_delta_name
-from statestore.recovery.restore.from_deltas import CommittedStore, WrittenDelta
+from statestore.recovery.restore.restore import CommittedStore, WrittenDelta
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.recovery.snapshots.step import SnapshotStep, snapshot_is_due
 

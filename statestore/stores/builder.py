@@ -16,8 +16,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, expiry_spec
-from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.row_changes import NoRecord, ProcessingContext, RecordContext
+from statestore.bytestore.protocol import ByteStore, NoRecord, ProcessingContext, RecordContext
 from statestore.format.serde import Serde, Serdes
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import split_stored

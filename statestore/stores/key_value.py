@@ -13,8 +13,7 @@ import pyarrow as pa
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.scans import pairs_with_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind
-from statestore.bytestore.protocol import Pair, takes_rows
-from statestore.bytestore.row_changes import RowChanges
+from statestore.bytestore.protocol import Pair, RowChanges, takes_rows
 from statestore.errors import DeserializationError, FormatError
 from statestore.errors.readable import shape_of
 from statestore.errors.state import StoreClosedError

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.protocol import ByteStore, Pair
-from statestore.bytestore.row_changes import RecordContext
+from statestore.bytestore.protocol import ByteStore, Pair, RecordContext
 from statestore.errors import DeserializationError, FormatError, StoreError
 from statestore.errors.state import StoreClosedError
 from statestore.format.binary_columns import as_one_array

@@ -11,8 +11,7 @@ import pyarrow as pa
 from statestore.bytestore.engines.scans import prefix_end
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import MAX_SEGMENT_ID, SEGMENT_ID_SIZE, Segments, segment_prefix
-from statestore.bytestore.protocol import ByteStore, Pair, takes_rows
-from statestore.bytestore.row_changes import RowChanges
+from statestore.bytestore.protocol import ByteStore, Pair, RowChanges, takes_rows
 from statestore.errors.state import StoreClosedError
 from statestore.format.binary_columns import Integers, as_column, as_one_array, is_valid
 from statestore.format.key_groups import KeyGroups

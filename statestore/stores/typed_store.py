@@ -10,8 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import pyarrow as pa
 
 from statestore.bytestore.kinds.store_spec import StoreKind
-from statestore.bytestore.protocol import Change
-from statestore.bytestore.row_changes import ProcessingContext
+from statestore.bytestore.protocol import Change, ProcessingContext
 from statestore.bytestore.upgrades import UpgradeProgress, upgradable
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.value_timestamp import UNKNOWN_TIMESTAMP_MS

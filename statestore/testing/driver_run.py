@@ -15,7 +15,7 @@ from statestore.interception.failures import FailureHandling
 from statestore.processor.counted import DROPPED_RECORDS
 from statestore.processor.task import Task
 from statestore.processor.topology import Topology
-from statestore.recovery.commit.batch_end import RecordedPunctuations
+from statestore.recovery.commit.pointer_fields import RecordedPunctuations
 from statestore.testing.driver_state import DriverState
 from statestore.testing.topic_logs import OutputLog, PipedAgain, ReadableTopic
 from statestore.testing.topics import PipedRecord

@@ -28,9 +28,9 @@ from statestore.format.values.stored_value import upgrade_between
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.processor.topology import Topology
-from statestore.recovery.commit.batch_end import RecordedPunctuations
 from statestore.recovery.commit.changelog import ChangelogObserver, ChangelogRecord, restored_changes
-from statestore.recovery.restore.from_deltas import replay_versions
+from statestore.recovery.commit.pointer_fields import RecordedPunctuations
+from statestore.recovery.restore.restore import replay_versions
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.typed_store import TypedStore

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from statestore.errors import RecoveryError
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.commit.batch_end import (
+from statestore.recovery.commit.pointer_fields import (
     RecordedPunctuations,
     processor_metadata_from_json,
     punctuations_from_json,

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.row_changes import RecordContext
+from statestore.bytestore.protocol import RecordContext
 from statestore.bytestore.write_sets.write_set import last_writes
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import join_stored

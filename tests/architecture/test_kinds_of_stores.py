@@ -3,10 +3,8 @@
 import ast
 from collections.abc import Iterator
 
-from statestore.bytestore.kinds.families import FAMILIES
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout
-from statestore.bytestore.kinds.store_spec import StoreKind
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import FAMILIES, StoreKind, StoreType
 from tests.support.sources import library_sources
 
 MAY_COMPARE = {

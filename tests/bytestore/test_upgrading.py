@@ -12,9 +12,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.bytestore.kinds.families import column_family
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, segment_prefix
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, column_family
 from statestore.bytestore.protocol import ByteStore, Change
 from statestore.bytestore.upgrades import UpgradeProgress, UpgradingByteStore, open_store, upgradable
 from statestore.bytestore.write_sets.write_set import WriteSet

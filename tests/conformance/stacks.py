@@ -29,8 +29,7 @@ from statestore import (
 )
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.bytestore.kinds.families import column_family, older_formats
-from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec, column_family, older_formats
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades import open_store
 from statestore.bytestore.write_sets.write_set import WriteSet

@@ -20,7 +20,7 @@ from statestore.middleware.security.signing import SIGNATURE_HEADER, Signing
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores, flush_stores
-from statestore.recovery.commit.earlier_shards import SHARD_CLOCK, EarlierShards
+from statestore.recovery.commit.pointer_fields import SHARD_CLOCK, EarlierShards
 from tests.support.kept_records import BYTES, keeping
 from tests.support.passed_records import Clocks, produced, started
 from tests.support.security_keys import SIGNING_RINGS

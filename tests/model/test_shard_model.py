@@ -22,8 +22,8 @@ from statestore import Headers, StoreBuilder
 from statestore.format.values.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import flush_stores
-from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer_fields import BatchEnd
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState

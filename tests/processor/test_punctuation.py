@@ -13,7 +13,7 @@ from statestore.headers.topic_columns import SourceFields
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.punctuation import Cancellable
 from statestore.processor.task import Task
-from statestore.recovery.commit.batch_end import RecordedPunctuation, RecordedPunctuations
+from statestore.recovery.commit.pointer_fields import RecordedPunctuation, RecordedPunctuations
 
 STREAM, WALL = PunctuationType.STREAM_TIME, PunctuationType.WALL_CLOCK_TIME
 Init = Callable[[ProcessorContext], object]

@@ -14,8 +14,8 @@ from statestore.processor.context import TaskRecordContext
 from statestore.processor.punctuation import Cancellable
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores
-from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuation
 from statestore.recovery.commit.changelog import EveryWrite
+from statestore.recovery.commit.pointer_fields import BatchEnd, RecordedPunctuation
 
 
 class Keeping(Processor):

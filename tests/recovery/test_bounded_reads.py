@@ -26,11 +26,10 @@ from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES, MAX_NO
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import FenceName, fence_name
 from statestore.recovery.making.new_state import refuse_occupied
-from statestore.recovery.metadata import turn as turns
+from statestore.recovery.metadata import agreement
 from statestore.recovery.metadata.agreement import agree
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHED_NAME, agree_on_metadata, read_metadata
-from statestore.recovery.restore.from_deltas import open_delta
-from statestore.recovery.restore.from_snapshots import fetch_snapshot
+from statestore.recovery.restore.restore import fetch_snapshot, open_delta
 from statestore.recovery.snapshots.options import RecoveryOptions
 from tests.recovery.test_hostile_names import METADATA
 from tests.support.recovery.shards import Shard, stored, wait_for_uploads
@@ -136,9 +135,9 @@ def test_a_fence_that_is_too_long_still_fences(location: CountingLocation) -> No
 def test_a_turn_whose_file_is_too_long_is_somebody_elses(
     location: CountingLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "_TRIES", 1)
-    lengthen(location, f"{turns.TURNS_DIRECTORY}/other")
-    with pytest.raises(LocationBusyError, match="can't be told any more"), turns.turn(location, "this"):
+    monkeypatch.setattr(agreement, "_TRIES", 1)
+    lengthen(location, f"{agreement.TURNS_DIRECTORY}/other")
+    with pytest.raises(LocationBusyError, match="its file does not name"), agreement.turn(location, "this"):
         pytest.fail("it was not alone")
     assert sum(location.read_bytes) == 0
 

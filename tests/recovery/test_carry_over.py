@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from statestore.errors import NewStateError
-from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuation
-from statestore.recovery.commit.earlier_shards import MAX_EARLIER, SHARD_CLOCK, EarlierShards
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
+from statestore.recovery.commit.pointer_fields import (
+    MAX_EARLIER,
+    SHARD_CLOCK,
+    BatchEnd,
+    EarlierShards,
+    RecordedPunctuation,
+)
 from statestore.recovery.making.carry_over import carry_over, processor_metadata, punctuations, store_times
 
 DELTA = DurableFile("shards/0003/deltas/x.arrow", 7, "00")

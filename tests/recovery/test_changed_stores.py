@@ -16,8 +16,8 @@ from statestore import Headers, Serdes, Stores, Topology, ValueAndTimestamp, Val
 from statestore.bytestore.engines.rocksdb import list_families
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import flush_stores, shard_stores
-from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer_fields import BatchEnd
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState

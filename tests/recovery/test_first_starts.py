@@ -17,9 +17,8 @@ from statestore.recovery.location.durable_json import from_durable_json, to_dura
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.metadata import agreement
-from statestore.recovery.metadata import turn as turns
+from statestore.recovery.metadata.agreement import turn
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, agree_on_metadata, read_metadata
-from statestore.recovery.metadata.turn import turn
 from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.interleavings import Interleavings
 from tests.support.recovery.shards import TOTALS, Shard, stored
@@ -31,7 +30,6 @@ ASKED = StateMetadata("id", 1, "key", (0,), (TOTALS,), TOPOLOGY)
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_TRIES", 1)
     monkeypatch.setattr(agreement, "_TRIES", 1)
     monkeypatch.setattr("time.sleep", lambda _: None)
 
@@ -137,7 +135,7 @@ def test_a_tool_that_died_in_its_turn_is_named(tmp_path: Path) -> None:
     assert busy.value.file.endswith(left)
     assert location.names("making") == [left]
     location.write(left, b"cut")
-    with pytest.raises(LocationBusyError, match="can't be told any more"):
+    with pytest.raises(LocationBusyError, match="its file does not name"):
         NewState.claim(location, ASKED, "something")
     location.delete(left)
     with pytest.raises(TargetNotEmptyError, match="starting/00000000-00000003-accepted"):
@@ -151,7 +149,7 @@ def test_a_tool_that_died_in_its_turn_is_named(tmp_path: Path) -> None:
 _DIES_IN_ITS_TURN = """
 import os, sys
 from statestore import DurableLocation
-from statestore.recovery.metadata.turn import turn
+from statestore.recovery.metadata.agreement import turn
 
 with turn(DurableLocation(sys.argv[1]), "what dies"):
     os._exit(7)
@@ -167,7 +165,7 @@ def test_a_tool_that_died_in_its_turn_is_followed_by_the_next_on_the_same_machin
     fields = from_durable_json(location.read(left, MAX_BYTES))
     with turn(location, "the next"):
         assert location.names("making") != [left]
-    monkeypatch.setattr("statestore.recovery.metadata.turn._TRIES", 1)
+    monkeypatch.setattr("statestore.recovery.metadata.agreement._TRIES", 1)
     here = fields["process"].rpartition("/")[0].rpartition("/")[0]
     alive = f"{here}/{os.getpid()}/{_started()}"
     for process, pid in (

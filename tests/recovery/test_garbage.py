@@ -10,7 +10,7 @@ import pytest
 from statestore.errors.state import DurableFileMissingError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location.local_disk import partial_name
+from statestore.recovery.location.durable_files import partial_name
 from statestore.recovery.location.shard_files import new_delta_name
 from statestore.recovery.snapshots.garbage import collect_garbage, find_garbage
 from statestore.recovery.snapshots.options import RecoveryOptions

@@ -10,8 +10,8 @@ import pytest
 from statestore.bytestore.kinds.entry_scan import stored_entries
 from statestore.errors.state import CommitPointerError, DurableFileCorruptedError
 from statestore.format.records.header_bytes import encode_headers
-from statestore.recovery.commit.batch_end import RecordedPunctuation
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer_fields import RecordedPunctuation
 from statestore.recovery.fences.fence import read_fences
 from statestore.recovery.fences.history import Histories
 from statestore.recovery.fences.run_fences import RunFences, head_of

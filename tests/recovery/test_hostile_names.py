@@ -23,7 +23,7 @@ from statestore.recovery.location.durable_json import digest, from_durable_json,
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import is_relative_name, path_part
 from statestore.recovery.making.new_state import NewState
-from statestore.recovery.metadata.ownership import claim
+from statestore.recovery.metadata.agreement import claim
 from statestore.recovery.metadata.state_metadata import (
     METADATA_NAME,
     UNFINISHED_NAME,

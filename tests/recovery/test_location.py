@@ -13,8 +13,8 @@ import pytest
 
 from statestore.errors import LocalDirectoryError, LocationError
 from statestore.errors.state import LocalDiskFullError, LocationNotWritableError
+from statestore.recovery.location.durable_files import LocalDisk, is_partial, partial_name
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.location.local_disk import LocalDisk, is_partial, partial_name
 from statestore.recovery.location.retrying import Retrying
 from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.hdfs_like import HdfsLikeLocation

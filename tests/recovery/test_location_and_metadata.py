@@ -20,7 +20,7 @@ from statestore.errors.state import DurableFileCorruptedError, LocationNotWritab
 from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.metadata.ownership import claim
+from statestore.recovery.metadata.agreement import claim
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, agree_on_metadata, read_metadata
 from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.hdfs_like import HdfsLikeLocation

@@ -11,7 +11,7 @@ from statestore.errors import LocationError, LocationInUseError
 from statestore.errors.state import LocationNotWritableError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.retrying import Retrying
-from statestore.recovery.metadata.ownership import claim
+from statestore.recovery.metadata.agreement import claim
 from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.hdfs_like import Died, HdfsLikeLocation
 

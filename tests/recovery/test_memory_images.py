@@ -7,7 +7,7 @@ import pytest
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.local import memory_copy
+from statestore.recovery.local import local_copy
 from statestore.recovery.local.local_directory import LocalDirectory
 from tests.support.recovery.shards import LoggedBatch, Shard, stored
 from tests.support.recovery.spilling import SMALL
@@ -18,7 +18,7 @@ SHARDS = 8
 
 @pytest.fixture(autouse=True)
 def no_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_copy, "_images", type(memory_copy._images)())
+    monkeypatch.setattr(local_copy, "_images", type(local_copy._images)())
 
 
 def run(shard: Shard, pointer: CommitPointer, values: dict[bytes, bytes | None]) -> CommitPointer:
@@ -37,7 +37,7 @@ def test_the_images_that_a_process_keeps_are_bounded_by_bytes(shard: Shard) -> N
         start = shard.state.pointer(number, None)
         pointers.append(run(shard, start, {b"%d" % key: value for key in range(3)}))
         pointers[-1] = run(shard, pointers[-1], {b"own": stored(b"%d" % number)})
-    kept = memory_copy._images
+    kept = local_copy._images
     assert sum(image.held_bytes for image in kept.values()) <= SMALL.kept_images_bytes == 8 * MIB
     assert [shard_number for _, shard_number in kept] == [SHARDS - 2, SHARDS - 1], "the last used ones"
     for number, pointer in enumerate(pointers):
@@ -51,9 +51,9 @@ def test_one_that_is_larger_than_the_bound_is_kept_until_another_is_used(shard: 
     shard.state = replace(shard.state, local=local, in_memory=frozenset(["totals"]))
     large = run(shard, shard.state.pointer(0, None), {b"%d" % key: stored(bytes(MIB)) for key in range(10)})
     run(shard, large, {b"x": stored(b"y")})
-    assert [number for _, number in memory_copy._images] == [0]
+    assert [number for _, number in local_copy._images] == [0]
     run(shard, shard.state.pointer(1, None), {b"x": stored(b"y")})
-    assert [number for _, number in memory_copy._images] == [1]
+    assert [number for _, number in local_copy._images] == [1]
 
 
 def test_a_store_knows_what_it_holds_through_every_kind_of_write() -> None:

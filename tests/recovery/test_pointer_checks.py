@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from statestore.errors.state import CommitPointerError, UnreadableCommitError
-from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuation
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
+from statestore.recovery.commit.pointer_fields import BatchEnd, RecordedPunctuation
 from tests.support.recovery.shards import Shard, stored
 
 RETAINED = 100

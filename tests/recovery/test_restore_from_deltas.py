@@ -22,9 +22,9 @@ from statestore.recovery.commit.delta import DeltaInfo, encode_delta
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.restore import from_deltas
-from statestore.recovery.restore.from_deltas import CommittedStore, open_delta, replay_versions, restore
+from statestore.recovery.restore import restore as restores
 from statestore.recovery.restore.progress import RestoreProgress
+from statestore.recovery.restore.restore import CommittedStore, open_delta, replay_versions, restore
 from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.shards import TOTALS, stored
 from tests.support.recovery.spilling import small_space
@@ -144,13 +144,13 @@ def test_stream_time_lets_expire_what_no_record_does(deltas: Deltas, space: Spil
     assert content(again["windows"]) == {segment_prefix(1) + window(60): b"later"}
 
 
-@pytest.mark.parametrize("most_bytes", [from_deltas.READ_AT_ONCE_BYTES, 0], ids=["in memory", "through the disk"])
+@pytest.mark.parametrize("most_bytes", [restores.READ_AT_ONCE_BYTES, 0], ids=["in memory", "through the disk"])
 class TestOpenDelta:
     """A delta is checked whether it is read at once or copied to the disk before."""
 
     @pytest.fixture(autouse=True)
     def _read_at_once(self, monkeypatch: pytest.MonkeyPatch, most_bytes: int) -> None:
-        monkeypatch.setattr(from_deltas, "READ_AT_ONCE_BYTES", most_bytes)
+        monkeypatch.setattr(restores, "READ_AT_ONCE_BYTES", most_bytes)
 
     def test_it_is_read_whole_and_leaves_nothing(self, deltas: Deltas, space: SpillSpace, most_bytes: int) -> None:
         file = deltas.pointer.deltas[0]

@@ -12,13 +12,13 @@ from statestore.recovery.commit.manifest import Manifest, SnapshotFile
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
 from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.restore.from_snapshots import (
+from statestore.recovery.restore.progress import RestoreProgress
+from statestore.recovery.restore.restore import (
     damaged_snapshots,
     fetch_snapshot,
     note_damaged_snapshot,
     ways_to_restore,
 )
-from statestore.recovery.restore.progress import RestoreProgress
 
 FILES = {"CURRENT": b"MANIFEST-000005\n", "MANIFEST-000005": b"m" * 500, "000004.sst": b"t" * 3_000}
 DELTA = DurableFile("d", 1, "00")

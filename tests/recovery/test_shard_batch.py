@@ -16,9 +16,9 @@ from statestore.errors.state import (
 )
 from statestore.format.records.header_bytes import encode_headers
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuation
 from statestore.recovery.commit.figures import CommitFigures
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer_fields import BatchEnd, RecordedPunctuation
 from statestore.recovery.shard_batch import ShardBatch
 from tests.support.recovery.shards import TOTALS, Shard, stored
 

@@ -14,9 +14,9 @@ from statestore.errors.state import SpilledDeltaCorruptedError
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import split_stored
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer_fields import BatchEnd
 from statestore.recovery.local.local_directory import LocalDirectory
 from tests.support.recovery.shards import LoggedBatch, Shard, stored
 from tests.support.recovery.spilling import SMALL, run_on_small_disk

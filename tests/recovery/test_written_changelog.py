@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.protocol import Change
-from statestore.bytestore.row_changes import RowChanges, WrittenRow
+from statestore.bytestore.protocol import Change, RowChanges, WrittenRow
 from statestore.bytestore.write_sets.spilling import SpillingWriteSet
 from statestore.format.records.header_bytes import encode_headers
 from statestore.format.values.store_format import StoreFormat

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from statestore.recovery.location.local_disk import LocalDisk
+from statestore.recovery.location.durable_files import LocalDisk
 from tests.simulation.decisions import DISK, Effect
 from tests.simulation.scheduler import Scheduler
 

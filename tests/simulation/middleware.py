@@ -32,7 +32,7 @@ from statestore.middleware.size.slicing import Slicing
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores
-from statestore.recovery.commit.batch_end import BatchEnd
+from statestore.recovery.commit.pointer_fields import BatchEnd
 from tests.simulation.workload import BATCH_MS, SPECS, Held, Workload, batch_number
 
 WINDOW_MS, AHEAD_MS, TIMEOUT_MS = 150, 50, 75

@@ -38,7 +38,7 @@ from statestore.recovery.location.shard_files import (
     parse_delta_name,
     parse_fence_name,
 )
-from statestore.recovery.making.rescale_report import RescaleReport
+from statestore.recovery.making.rescale import RescaleReport
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHED_NAME, StateMetadata, read_metadata
 from tests.simulation.workload import SPECS, Reference, differences, live
 from tests.support.recovery import MAX_BYTES

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyarrow import fs
 
-from statestore.recovery.location.durable_files import DurableEntry, DurableFiles, ObjectFiles, RenamedFiles
+from statestore.recovery.location.durable_files import DurableEntry, DurableFiles, LocalDisk, ObjectFiles, RenamedFiles
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.location.local_disk import LocalDisk
 from statestore.recovery.location.retrying import Retrying
 from tests.simulation.decisions import LOCATION_READ, LOCATION_WRITE, Effect
 from tests.simulation.scheduler import Scheduler

@@ -18,8 +18,7 @@ from statestore.format.keys.session_key import SESSION_SUFFIX_SIZE
 from statestore.format.keys.window_key import WINDOW_SUFFIX_SIZE
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.making.rescale import committed_pointers, rescale, state_to_rescale
-from statestore.recovery.making.rescale_report import RescaleReport
+from statestore.recovery.making.rescale import RescaleReport, committed_pointers, rescale, state_to_rescale
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.simulation.scheduler import Actor, Process
 from tests.simulation.workload import KEYS_BY_HASH, RETENTION_MS, SPECS, Pairs, Reference, build, live, place

@@ -20,7 +20,7 @@ from statestore.errors import StateStoreError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.shard_files import parse_delta_name
-from statestore.recovery.metadata.ownership import claim
+from statestore.recovery.metadata.agreement import claim
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, new_state_id, routing_numbers
 from statestore.recovery.shard_batch import ShardedState
 from tests.simulation.decisions import DRIVER, TASK, Effect

@@ -23,11 +23,11 @@ from typing import Any, ClassVar
 from unittest.mock import patch
 
 from statestore.recovery.commit.delta import Delta, changelog_records
-from statestore.recovery.local import local_copy, memory_copy
+from statestore.recovery.local import local_copy
 from statestore.recovery.location.durable_json import digest
 from statestore.recovery.making import logical_writes
-from statestore.recovery.metadata import turn
-from statestore.recovery.restore import from_deltas
+from statestore.recovery.metadata import agreement
+from statestore.recovery.restore import restore
 from statestore.recovery.snapshots import step as snapshot_step
 from statestore.recovery.snapshots import upload as snapshot_upload
 from tests.simulation.decisions import LOCAL_FILE, Effect
@@ -241,16 +241,16 @@ def substituted(scheduler: Scheduler, seed: int, root: str, power_off: Any) -> I
             (os, "fsync", _fsync),
             (snapshot_upload, "_running", _OfProcess("running", dict)),
             (snapshot_step, "_collected_up_to", _OfProcess("collected", dict)),
-            (memory_copy, "_images", _OfProcess("images", OrderedDict)),
+            (local_copy, "_images", _OfProcess("images", OrderedDict)),
             (local_copy, "list_families", _list_families),
-            (turn, "os", _ProcessNumbers()),
-            (turn, "time", _TurnTime()),
-            (turn, "_machine", _machine),
-            (turn, "_process", _process_name),
+            (agreement, "os", _ProcessNumbers()),
+            (agreement, "time", _TurnTime()),
+            (agreement, "_machine", _machine),
+            (agreement, "_process", _process_name),
             (logical_writes, "LocalDirectory", _local_directory),
             (logical_writes, "TemporaryDirectory", _temporary_directory),
-            (from_deltas, "Delta", _delta),
-            (from_deltas, "changelog_records", _changelog_records),
+            (restore, "Delta", _delta),
+            (restore, "changelog_records", _changelog_records),
         ):
             patched.enter_context(patch.object(module, name, substitute))
         try:

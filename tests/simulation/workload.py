@@ -18,7 +18,7 @@ from statestore.bytestore.kinds.segments import Segments, segment_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import flush_stores
-from statestore.recovery.commit.batch_end import BatchEnd
+from statestore.recovery.commit.pointer_fields import BatchEnd
 
 BATCH_MS = 25
 """From batch to batch."""

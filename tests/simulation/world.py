@@ -17,8 +17,8 @@ from statestore.errors.state import DurableFileMissingError
 from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.metadata.agreement import TURNS_DIRECTORY
 from statestore.recovery.metadata.state_metadata import StateMetadata, read_metadata
-from statestore.recovery.metadata.turn import TURNS_DIRECTORY
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from tests.simulation.decisions import Decision, Decisions, DrawnDecisions, WrittenDecisions
 from tests.simulation.disks import DiskNotes, SimulatedDisk
@@ -395,7 +395,7 @@ class World:
             yield batch
 
     def _restore(self, driver: Driver, pointer: CommitPointer, without: int) -> None:
-        from statestore.recovery.restore.from_snapshots import note_damaged_snapshot
+        from statestore.recovery.restore.restore import note_damaged_snapshot
 
         assert driver.state is not None
         site = driver.site

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreType
 from statestore.spark import recommended_settings
 from statestore.spark.kafka_sink.cluster import KafkaCluster
 from statestore.testing.jars import connector_jars, delta_jars

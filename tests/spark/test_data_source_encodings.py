@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from statestore import Serdes
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreType
 from statestore.errors import DataSourceOptionError
 from statestore.spark.datasource.read_as import ReadAs
 from statestore.spark.datasource.source import HeaderStateDataSource

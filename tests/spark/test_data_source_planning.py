@@ -14,7 +14,7 @@ from pyspark.cloudpickle import cloudpickle
 from pyspark.sql.datasource import EqualTo, Filter, In
 from pyspark.sql.types import StructType
 
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreType
 from statestore.errors import ChangesUnavailableError, DataSourceOptionError, RecoveryError, StateStoreError
 from statestore.errors.new_state import DataFrameReusedError
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef

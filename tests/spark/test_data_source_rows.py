@@ -29,8 +29,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.bytestore.protocol import ByteStore
 from statestore.recovery.commit.pointer import initial_pointer
 from statestore.recovery.local.local_directory import LocalDirectory

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, MapType, StringType
 
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreType
 from statestore.errors import DataSourceOptionError, InputSchemaError, TargetNotEmptyError
 from statestore.errors.new_state import ShardOverlapError, StateCheckError, StateRowError
 from statestore.recovery.location.durable_location import DurableLocation

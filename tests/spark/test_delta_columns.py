@@ -13,14 +13,13 @@ import pytest
 from statestore import Headers
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import Segments
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.kinds.store_types import StoreType
-from statestore.bytestore.row_changes import NoRecord
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, StoreType
+from statestore.bytestore.protocol import NoRecord
 from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import join_stored
-from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer_fields import BatchEnd
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.delta_columns import MAX_HELD_BYTES, columns_of_deltas

@@ -11,8 +11,8 @@ import pytest
 
 from statestore import Headers
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.bytestore.kinds.families import column_family
 from statestore.bytestore.kinds.segments import segment_of
+from statestore.bytestore.kinds.store_spec import column_family
 from statestore.format.serde import Serdes
 from statestore.format.values.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext

@@ -16,13 +16,13 @@ from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import join_stored, split_stored
 from statestore.format.values.versioned_row import decode_segment_row
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.changelog import ChangelogRecord, batch_changelog, restored_changes
 from statestore.recovery.commit.delta import DeltaInfo, encode_delta
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
+from statestore.recovery.commit.pointer_fields import BatchEnd
 from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.restore.from_deltas import CommittedStore, restore
+from statestore.recovery.restore.restore import CommittedStore, restore
 from tests.support.golden.kafka_streams import FIXTURES, Fixture, load_fixture
 from tests.support.golden.replay import ENGINES, Engine, Families, families_of, family_of, records_of, spec_of
 

@@ -7,7 +7,7 @@ import pytest
 
 from statestore import Headers, Serdes, Stores, TimestampedKeyValueStoreWithHeaders, ValueTimestampHeaders
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.bytestore.kinds.families import column_family
+from statestore.bytestore.kinds.store_spec import column_family
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import SerializationError, StoreError
 from statestore.errors.state import StoreClosedError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from statestore import Headers, ValueTimestampHeaders
-from statestore.bytestore.kinds.families import FAMILIES
+from statestore.bytestore.kinds.store_spec import FAMILIES
 from statestore.errors import RecoveryError, StoreFormatError
 from statestore.errors.harness import IncompleteChangelogError
 from statestore.errors.state import LocalStateLockedError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreType
 from statestore.format.keys.window_key import encode_window_key
 from statestore.format.records.header_bytes import encode_headers
 from statestore.recovery.commit.pointer import initial_pointer

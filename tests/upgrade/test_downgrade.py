@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreType
 from statestore.errors import StoreFormatError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata

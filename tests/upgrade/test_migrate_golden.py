@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreType
 from statestore.format.position import OFFSET_UNKNOWN
 from tests.support.golden.kafka_streams import FIXTURES, load_fixture
 from tests.support.java.reader import ReadRequest, read_with_kafka_streams

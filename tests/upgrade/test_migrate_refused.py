@@ -14,7 +14,7 @@ import pytest
 
 from statestore.bytestore.engines.table_files import SortedFill
 from statestore.bytestore.kafka_streams.layout import segments_directory
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreType
 from statestore.errors import StateStoreError, StoreFormatError
 from statestore.errors.new_state import DirectoryDamagedError, DirectoryInUseError, DirectoryNotAccessibleError
 from statestore.errors.state import (

@@ -12,10 +12,8 @@ import pytest
 
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
-from statestore.bytestore.kinds.families import column_family
 from statestore.bytestore.kinds.segments import segment_prefix
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, StoreType, column_family
 from statestore.errors import TargetNotEmptyError
 from statestore.errors.new_state import StateCheckError
 from statestore.errors.state import DurableFileMissingError

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, StoreType
 from statestore.format.values.store_format import StoreFormat
 from tests.support.golden.kafka_streams import load_fixture
 from upgrade_tools.errors import UnknownKindError

@@ -20,7 +20,7 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.errors import FormatError
 from statestore.recovery.commit.changelog import ChangelogRecord, record_sizes, restored_changes
-from statestore.recovery.restore.from_deltas import replay_versions
+from statestore.recovery.restore.restore import replay_versions
 from upgrade_tools.changelogs.logs import LogRecord, OffsetCheck, PartitionLog
 from upgrade_tools.errors import ChangelogDamagedError
 

@@ -20,8 +20,7 @@ from statestore.bytestore.engines.scans import pairs_with_prefix
 from statestore.bytestore.kinds.entry_scan import StoredEntry
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
-from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.bytestore.kinds.versioned_rows import intervals_by_key
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.errors import StoreFormatError

@@ -8,9 +8,8 @@ from itertools import islice
 from typing import Final
 
 from statestore.bytestore.chunks import chunks
-from statestore.bytestore.kinds.families import FAMILIES
 from statestore.bytestore.kinds.segments import is_latest_key
-from statestore.bytestore.kinds.store_spec import StoreKind
+from statestore.bytestore.kinds.store_spec import FAMILIES, StoreKind
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import split_stored

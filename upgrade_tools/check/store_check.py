@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
-from statestore.bytestore.kinds.families import FAMILIES, older_formats
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, is_latest_key, segment_of
-from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import FAMILIES, StoreSpec, older_formats
 from statestore.bytestore.kinds.versioned_rows import intervals_by_key
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades import refuse_downgrade

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.state_filling import with_expiry_stores
 from statestore.recovery.metadata.state_metadata import ShardBy

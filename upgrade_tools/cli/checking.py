@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreType
 from upgrade_tools.check.comparison import Comparison, EntryDifference, Ignored
 from upgrade_tools.check.state_check import check_state
 from upgrade_tools.cli import options as o

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from statestore.bytestore.kinds.store_spec import check_store_name
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreType, check_store_name
 from statestore.errors.new_state import StatePointersError
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.headers.expiry_header import EXPIRY_HEADER

@@ -12,7 +12,7 @@ from statestore.errors.state import DurableFileMissingError
 from statestore.recovery.commit.delta import Delta
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import DELTA_SUFFIX
-from statestore.recovery.restore.from_deltas import delta_content
+from statestore.recovery.restore.restore import delta_content
 
 
 @contextmanager

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.making.rescale import committed_pointers, rescale
-from statestore.recovery.making.rescale_report import OnProgress, RescaleReport
+from statestore.recovery.making.rescale import OnProgress, RescaleReport, committed_pointers, rescale
 from upgrade_tools.states.location import metadata_at
 
 

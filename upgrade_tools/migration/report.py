@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreType
 
 OnProgress = Callable[[int, int], None]
 """Is told how many steps are done, and of how many; an entry is written in one step, and read back in another."""

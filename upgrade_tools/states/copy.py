@@ -9,8 +9,7 @@ from pathlib import Path
 
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase, list_families
 from statestore.bytestore.kafka_streams.directory_view import accessible, families_in, tables_in, view_of
-from statestore.bytestore.kinds.families import column_family, split_column_family
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, column_family, split_column_family
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades import open_store, refuse_downgrade
 from statestore.recovery.local.marker import LocalMarker

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
-from statestore.bytestore.kinds.families import FAMILIES
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import FAMILIES, StoreKind, StoreSpec, StoreType
 from statestore.bytestore.protocol import ByteStore
 from statestore.format.values.store_format import StoreFormat
 

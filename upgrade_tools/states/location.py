@@ -9,8 +9,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.errors import FormatError
 from statestore.errors.new_state import StatePointersError
 from statestore.format.keys.partitioner import partition_column

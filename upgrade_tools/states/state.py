@@ -10,9 +10,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from statestore.bytestore.kinds.entry_scan import SegmentEnd
-from statestore.bytestore.kinds.families import FAMILIES, older_formats
-from statestore.bytestore.kinds.store_spec import StoreSpec, expiry_spec
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import FAMILIES, StoreSpec, StoreType, expiry_spec, older_formats
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades import refuse_downgrade
 from statestore.errors import FormatError, StoreFormatError

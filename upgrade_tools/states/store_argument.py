@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, require_milliseconds
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, StoreType, require_milliseconds
 from statestore.stores.stores import Stores
 from statestore.stores.supplier import BytesStoreSupplier
 from upgrade_tools.states.state import StateOptions

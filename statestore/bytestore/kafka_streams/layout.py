@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
-from statestore.bytestore.kinds.families import FAMILIES, older_formats
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import FAMILIES, StoreKind, StoreSpec, older_formats
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.offset_checkpoint import TopicPartition
 from statestore.format.values.store_format import StoreFormat

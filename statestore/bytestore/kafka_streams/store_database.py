@@ -25,8 +25,7 @@ from statestore.bytestore.kafka_streams.layout import (
     column_family,
     known_families,
 )
-from statestore.bytestore.kinds.families import older_formats
-from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec, older_formats
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades import (
     downgrade_remedy,

@@ -1,6 +1,11 @@
 """What is recorded of a store: its name, kind and format, and what else decides where its bytes stand.
 
 Recorded in the state location when a query starts for the first time, and compared at every later start.
+
+Column families have Kafka Streams' names, but for `versionedKeyValueWithHeaders`: no released Kafka Streams has a
+versioned store with headers, and trunk keeps its rows in the family of the plain ones, where one would be read as the
+other. A shard's database holds all of its stores, so that one write batch changes them together: there a family is
+named `STORE:FAMILY`; `:` can't occur in a store name. Kafka Streams has a database for each store or segment.
 """
 
 from __future__ import annotations
@@ -10,9 +15,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
 from statestore.errors import FormatError
 from statestore.format.keys.due_key import EXPIRY_SUFFIX
 from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_value import upgrade_between
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _NAME_LIMIT = 249
@@ -146,3 +153,85 @@ def require_milliseconds(parameter: str, value: Any, *, least: int = 0) -> None:
 def expiry_spec(spec: StoreSpec) -> StoreSpec:
     """Return the spec of the store beside a store that says when its entries expire."""
     return StoreSpec(f"{spec.name}{EXPIRY_SUFFIX}", StoreKind.KEY_VALUE, StoreFormat.PLAIN)
+
+
+_KEY_VALUE: Final = {
+    StoreFormat.PLAIN: DEFAULT_FAMILY,
+    StoreFormat.TIMESTAMPED: "keyValueWithTimestamp",
+    StoreFormat.TIMESTAMPED_WITH_HEADERS: "keyValueWithTimestampAndHeaders",
+}
+FAMILIES: Final[dict[StoreKind, dict[StoreFormat, str]]] = {
+    StoreKind.KEY_VALUE: _KEY_VALUE,
+    StoreKind.WINDOW: _KEY_VALUE,
+    StoreKind.SESSION: {StoreFormat.PLAIN: DEFAULT_FAMILY, StoreFormat.WITH_HEADERS: "sessionKeyValueWithHeaders"},
+    StoreKind.VERSIONED: {StoreFormat.PLAIN: DEFAULT_FAMILY, StoreFormat.WITH_HEADERS: "versionedKeyValueWithHeaders"},
+}
+
+
+def skips_a_step(older: StoreFormat, newer: StoreFormat) -> bool:
+    """Return whether an upgrade takes plain values to headers at once: KIP-1271 has them timestamped first."""
+    return (older, newer) == (StoreFormat.PLAIN, StoreFormat.TIMESTAMPED_WITH_HEADERS)
+
+
+def older_formats(kind: StoreKind, store_format: StoreFormat) -> tuple[StoreFormat, ...]:
+    """Return the formats that a store of this kind and format can be upgraded from, the newest first."""
+    older = [known for known in FAMILIES[kind] if upgrade_between(known, store_format) is not None]
+    return tuple(sorted(older, reverse=True))
+
+
+def column_family(spec: StoreSpec, store_format: StoreFormat | None = None) -> str:
+    """Return the name of the column family that holds the entries of `spec`, in another format if one is given."""
+    return f"{spec.name}:{FAMILIES[spec.kind][spec.format if store_format is None else store_format]}"
+
+
+def split_column_family(name: str) -> tuple[str, str]:
+    """Return store and FAMILY of a column family that is named as above; FAMILY is empty if it is not."""
+    store, _, family = name.partition(":")
+    return store, family
+
+
+class StoreType(str, Enum):
+    """A kind of store in one format; of window stores also whether duplicates are retained."""
+
+    store_kind: StoreKind  # how keys are laid out
+    store_format: StoreFormat  # how values are laid out
+    retain_duplicates: bool  # whether a window store keeps every value that is put for a key and window
+
+    def __new__(cls, value: str, *parts: Any) -> StoreType:
+        """Make one of its name, kind and format; True behind them is for duplicates."""
+        made = str.__new__(cls, value)
+        made._value_ = value
+        made.store_kind, made.store_format, *duplicates = parts
+        made.retain_duplicates = any(duplicates)
+        return made
+
+    KV = "kv", StoreKind.KEY_VALUE, StoreFormat.PLAIN
+    TS_KV = "ts-kv", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED
+    HEADERS_KV = "headers-kv", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS
+    WINDOW = "window", StoreKind.WINDOW, StoreFormat.PLAIN
+    WINDOW_DUP = "window-dup", StoreKind.WINDOW, StoreFormat.PLAIN, True
+    TS_WINDOW = "ts-window", StoreKind.WINDOW, StoreFormat.TIMESTAMPED
+    TS_WINDOW_DUP = "ts-window-dup", StoreKind.WINDOW, StoreFormat.TIMESTAMPED, True
+    HEADERS_WINDOW = "headers-window", StoreKind.WINDOW, StoreFormat.TIMESTAMPED_WITH_HEADERS
+    HEADERS_WINDOW_DUP = "headers-window-dup", StoreKind.WINDOW, StoreFormat.TIMESTAMPED_WITH_HEADERS, True
+    SESSION = "session", StoreKind.SESSION, StoreFormat.PLAIN
+    HEADERS_SESSION = "headers-session", StoreKind.SESSION, StoreFormat.WITH_HEADERS
+    VERSIONED = "versioned", StoreKind.VERSIONED, StoreFormat.PLAIN
+    HEADERS_VERSIONED = "headers-versioned", StoreKind.VERSIONED, StoreFormat.WITH_HEADERS
+
+    @classmethod
+    def of(cls, spec: StoreSpec) -> StoreType:
+        """Return the type of a store."""
+        return cls.with_parts(spec.kind, spec.format, spec.retain_duplicates)
+
+    @classmethod
+    def with_parts(cls, kind: StoreKind, store_format: StoreFormat, retain_duplicates: bool = False) -> StoreType:
+        """Return the type of stores of this kind and format. Raises KeyError if there is none."""
+        return _TYPES[kind, store_format, retain_duplicates]
+
+    def in_format(self, store_format: StoreFormat) -> StoreType | None:
+        """Return the type of the same kind in another format, None if it has no such format."""
+        return _TYPES.get((self.store_kind, store_format, self.retain_duplicates))
+
+
+_TYPES: Final = {(each.store_kind, each.store_format, each.retain_duplicates): each for each in StoreType}

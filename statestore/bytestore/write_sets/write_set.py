@@ -11,8 +11,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple, TypeVar
 
 from statestore.bytestore.engines.scans import KeyOrder, ScannedStore
-from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
-from statestore.bytestore.row_changes import NoRecord, RecordContext, RowChanges
+from statestore.bytestore.protocol import ByteStore, Change, NoRecord, Pair, Range, RecordContext, RowChanges
 from statestore.errors.state import StoreClosedError
 
 

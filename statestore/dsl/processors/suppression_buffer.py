@@ -17,7 +17,7 @@ from statestore.format.values.buffered_record import BufferedRecord, decode_logg
 from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.processor.record import Record, RecordMetadata
-from statestore.recovery.commit.batch_end import COUNT_PREFIX
+from statestore.recovery.commit.pointer_fields import COUNT_PREFIX
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.stores import Stores
 

@@ -4,8 +4,7 @@ pointer         CommitPointer, which Spark's state holds: the only thing that de
 delta           a delta file; batch_delta: that of a batch while it goes on
 changelog       the records in it, and how they come back
 manifest        the files of a snapshot
-batch_end       what a batch leaves beside its writes: when punctuations are due, numbers that processors keep
-earlier_shards  what the shards that this one was made of had seen
+pointer_fields  what a pointer has beside files: due punctuations, numbers of processors, what earlier shards had seen
 figures         what a batch came to
 
 Imports `location`; all other rooms of `recovery` but `metadata` import it, and so do stores, for their changelogs.

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.protocol import ByteStore, Change, KeyChanges
-from statestore.bytestore.row_changes import RecordContext
+from statestore.bytestore.protocol import ByteStore, Change, KeyChanges, RecordContext
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, PendingMemory
 from statestore.bytestore.write_sets.write_set import DELETED_BYTES, Deleted, WriteSet, hold_last, last_writes
 from statestore.format.values.store_format import StoreFormat

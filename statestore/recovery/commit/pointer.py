@@ -10,7 +10,7 @@ Stored as one JSON string (arrays in the state schema fail in applyInPandasWithS
      "punctuations": {node: [[clock, interval_ms, start_ms | null, next_ms | null], ...], ...},
                                                        formats 1 and 2 had none
      "metadata": {name: whole number, ...},            of processors; not before format 5
-     "earlier": [...]}                                 see `earlier_shards`; not before format 6
+     "earlier": [...]}                                 see `pointer_fields`; not before format 6
 
 `digest` is BLAKE2b of 16 bytes, as hex. `name` is relative to the state location. Of a snapshot, name, size and digest
 are those of its manifest, `delta` names the delta that made its version, and `since` is the version of the first
@@ -36,21 +36,19 @@ from statestore.errors.state import (
     UnreadableCommitError,
 )
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.commit.batch_end import (
-    BatchEnd,
-    RecordedPunctuations,
-    processor_metadata_from_json,
-    punctuations_from_json,
-)
-from statestore.recovery.commit.earlier_shards import (
+from statestore.recovery.commit.pointer_fields import (
     SHARD_CLOCK,
     TIME_SUFFIX,
+    BatchEnd,
     Clock,
     EarlierShards,
+    RecordedPunctuations,
     SeenTimes,
     beyond,
     earlier_from_json,
     earlier_to_json,
+    processor_metadata_from_json,
+    punctuations_from_json,
 )
 from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES, digest, write_document
 from statestore.recovery.location.durable_location import DurableLocation

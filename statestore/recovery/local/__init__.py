@@ -1,6 +1,6 @@
 """Copies of shards on this machine, in directories or in memory: how far each one is, and who holds it.
 
-local_copy      a copy on RocksDB: opened at a committed version, caught up or rebuilt; memory_copy: one in memory
+local_copy      a copy, on RocksDB or in memory: opened at a committed version, caught up or rebuilt
 local_directory where copies lie, how their databases are opened, and locks: one process at a time
 marker          which version a copy holds
 

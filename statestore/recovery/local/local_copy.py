@@ -6,22 +6,28 @@
 A copy only ever holds committed versions, and a marker in it says which. A task takes the first copy that nobody holds:
 a retry need not wait for a zombie attempt, it uses another copy. Whatever is wrong with a copy, it is rebuilt, from the
 newest snapshot that is whole and the deltas since: nothing in it is not also in the durable location.
+
+In-memory stores are in the copy too. A process keeps an image of them from batch to batch and applies to it only what
+was committed since; without one it loads them from the copy. A batch takes the image out while it uses it: another
+attempt of the same shard in this process makes its own.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Final
 
+from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase, list_families
 from statestore.bytestore.engines.rocksdb_options import local_disk_errors
-from statestore.bytestore.kinds.families import column_family, older_formats
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
-from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec, column_family, older_formats
 from statestore.bytestore.upgrades import UpgradingByteStore, finish_older_upgrades, open_store
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.errors import FormatError, LocalDirectoryError, RecoveryError, StoreFormatError
@@ -31,14 +37,16 @@ from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
 from statestore.recovery.local.local_directory import LocalDirectory, discard, make_shard_directory, try_lock
 from statestore.recovery.local.marker import LocalMarker, files_digest, is_damaged, read_marker, write_marker
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.restore.from_deltas import CommittedStore, WrittenDelta, restore
-from statestore.recovery.restore.from_snapshots import (
+from statestore.recovery.restore.progress import RestoreProgress, StateRestoreListener
+from statestore.recovery.restore.restore import (
+    CommittedStore,
+    WrittenDelta,
     damaged_snapshots,
     fetch_snapshot,
     note_damaged_snapshot,
+    restore,
     ways_to_restore,
 )
-from statestore.recovery.restore.progress import RestoreProgress, StateRestoreListener
 
 _LOG = logging.getLogger(__name__)
 _MAX_COPIES = 16
@@ -302,3 +310,65 @@ def _close(opening: _Opening, database: RocksDBDatabase, path: Path, *, usable: 
     except (LocalStateCorruptedError, LocalDiskFullError, LocalDirectoryError, OSError) as damage:
         _LOG.warning("discarding the local copy: %s", damage)
         discard(path)
+
+
+_IMAGE_BYTES: Final = 4_096
+"""What an image takes beside its entries, so that empty ones don't pile up without end."""
+
+
+@dataclass(frozen=True)
+class MemoryImage:
+    """The in-memory stores of a shard at the version that the delta `head` made."""
+
+    stores: tuple[StoreSpec, ...]
+    head: str
+    database: MemoryDatabase
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory it takes."""
+        return self.database.held_bytes + _IMAGE_BYTES
+
+
+_images: OrderedDict[tuple[str, int], MemoryImage] = OrderedDict()
+
+
+def take_memory_image(pointer: CommitPointer, stores: Sequence[StoreSpec]) -> MemoryImage | None:
+    """Return this process's image of these stores if it can be brought to the version of `pointer`, else None."""
+    image = _images.pop((pointer.state_id, pointer.shard), None)
+    usable = image is not None and image.stores == tuple(stores) and image.head in pointer.chain
+    return image if usable else None
+
+
+@contextmanager
+def open_memory_image(
+    location: DurableLocation,
+    pointer: CommitPointer,
+    stores: Sequence[StoreSpec],
+    image: MemoryImage | None,
+    copied: Mapping[str, CommittedStore],
+    space: SpillSpace,
+    local: LocalDirectory,
+) -> Iterator[dict[str, CommittedStore]]:
+    """Hand out the in-memory stores of the shard at exactly the version of `pointer`, of `image` or else `copied`.
+
+    Kept are the last used images that the memory budget of `local` has room for, always the last one of all.
+    """
+    database = MemoryDatabase([spec.name for spec in stores]) if image is None else image.database
+    committed = {spec.name: CommittedStore(spec, database.family(spec.name)) for spec in stores}
+    if image is not None:
+        written = WrittenDelta(local.shard(pointer.state_id, pointer.shard))
+        restore(location, pointer, pointer.chain.index(image.head), committed, space, None, written)
+    else:
+        for name, store in committed.items():
+            store.bytes.write(copied[name].bytes.range(None, None))
+            store.restored_records, store.restore_ns = copied[name].restored_records, copied[name].restore_ns
+    try:
+        yield committed
+    finally:
+        # A batch that fails has written to its write sets only: the image still is that version.
+        _images[pointer.state_id, pointer.shard] = MemoryImage(tuple(stores), pointer.head, database)
+        kept = sum(image.held_bytes for image in _images.values())
+        while kept > local.memory.kept_images_bytes and len(_images) > 1:
+            _, evicted = _images.popitem(last=False)
+            kept -= evicted.held_bytes

@@ -25,10 +25,11 @@ from statestore.recovery.location.durable_files import (
     DurableEntry,
     DurableFiles,
     FileTooLongError,
+    LocalDisk,
     LocalFiles,
     RenamedFiles,
+    partial_name,
 )
-from statestore.recovery.location.local_disk import LocalDisk, partial_name
 from statestore.recovery.location.retrying import Retrying
 from statestore.recovery.location.schemes import canonical_uri, gcs_files, refusal_of, remedy, s3_files
 from statestore.recovery.location.shard_files import is_relative_name

@@ -10,9 +10,15 @@ from dataclasses import replace
 from math import gcd
 
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME
-from statestore.recovery.commit.batch_end import COUNT_PREFIX, RecordedPunctuation
-from statestore.recovery.commit.earlier_shards import TIME_SUFFIX, EarlierShards, beyond, joined
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
+from statestore.recovery.commit.pointer_fields import (
+    COUNT_PREFIX,
+    TIME_SUFFIX,
+    EarlierShards,
+    RecordedPunctuation,
+    beyond,
+    joined,
+)
 
 
 def carry_over(

@@ -42,9 +42,8 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import SHARDS_DIRECTORY, delta_directory, path_part
 from statestore.recovery.making.logical_writes import LogicalWrite, Tally, open_shard, store_writes
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, ShardFilling
-from statestore.recovery.metadata.agreement import AGREEMENT_DIRECTORY
+from statestore.recovery.metadata.agreement import AGREEMENT_DIRECTORY, TURNS_DIRECTORY, turn
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHED_NAME, StateMetadata, read_metadata
-from statestore.recovery.metadata.turn import TURNS_DIRECTORY, turn
 
 _LOG = logging.getLogger(__name__)
 _MARKER_FORMAT: Final = 1

@@ -15,7 +15,7 @@ from typing import Final
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME
 from statestore.bytestore.kinds.store_spec import StoreSpec, expiry_spec
-from statestore.bytestore.row_changes import NoRecord
+from statestore.bytestore.protocol import NoRecord
 from statestore.errors import FormatError
 from statestore.format.keys.due_key import due_key, expiry_key, time_bytes
 from statestore.format.values.stored_value import split_stored

@@ -25,8 +25,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Final
 
-from statestore.bytestore.kinds.families import older_formats
-from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec, older_formats
 from statestore.bytestore.upgrades import is_downgrade, refuse_skipped_step
 from statestore.errors import FormatError, ShardCountChangedError, StoreFormatError, TopologyChangedError
 from statestore.errors.new_state import TooManyShardsError

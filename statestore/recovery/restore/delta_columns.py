@@ -26,7 +26,7 @@ from statestore.format.key_groups import are_last
 from statestore.recovery.commit.delta import Delta, DeltaInfo
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.restore.from_deltas import READ_AT_ONCE_BYTES, joined_batches, open_delta
+from statestore.recovery.restore.restore import READ_AT_ONCE_BYTES, joined_batches, open_delta
 
 MAX_HELD_BYTES: Final = 128 << 20
 """Of more records only the keys are held, and the rest is read again; of more keys a database is made, on disk."""

@@ -25,7 +25,7 @@ from statestore.recovery.local.marker import note_damage
 from statestore.recovery.location.durable_json import digest, file_digest, write_document
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import MANIFEST_NAME
-from statestore.recovery.restore.from_snapshots import damaged_snapshots, note_damaged_snapshot
+from statestore.recovery.restore.restore import damaged_snapshots, note_damaged_snapshot
 from statestore.recovery.snapshots.planned import TABLE, PlannedSnapshot, UploadPlan
 
 _LOG = logging.getLogger(__name__)

@@ -13,9 +13,8 @@ from statestore.errors.new_state import StatePointersError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.placement import KeyOf, record_keys
-from statestore.recovery.making.rescale import committed_pointers, state_to_rescale
+from statestore.recovery.making.rescale import OnProgress, RescaleReport, committed_pointers, state_to_rescale
 from statestore.recovery.making.rescale import rescale as rescale_location
-from statestore.recovery.making.rescale_report import OnProgress, RescaleReport
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES
 from statestore.recovery.metadata.state_metadata import routing_numbers
 from statestore.spark.checkpoints.checkpoint_pointers import read_pointers

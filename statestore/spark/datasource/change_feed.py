@@ -22,7 +22,7 @@ from statestore.recovery.commit.delta import DeltaInfo
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.restore.from_deltas import open_delta
+from statestore.recovery.restore.restore import open_delta
 from statestore.spark.datasource.options import work_directory
 from statestore.spark.datasource.store_scan import StoreToRead
 

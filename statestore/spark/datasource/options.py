@@ -10,8 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
-from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.errors import DataSourceOptionError
 from statestore.format.serde import STANDARD_SERDES
 from statestore.recovery.commit.pointer import CommitPointer, parse_pointers

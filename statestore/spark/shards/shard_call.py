@@ -14,10 +14,10 @@ from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.task_stores import shard_stores
 from statestore.processor.topology import Topology
-from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.changelog import ChangelogObserver
 from statestore.recovery.commit.figures import Stopwatch
-from statestore.recovery.metadata.ownership import claim
+from statestore.recovery.commit.pointer_fields import BatchEnd
+from statestore.recovery.metadata.agreement import claim
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.spark.figures import RecordFigures, ShardFigures, TimeFigures
 from statestore.spark.query_settings import check_partitions

@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterable
 from functools import partial, wraps
 from typing import Any, NamedTuple, TypeVar
 
-from statestore.bytestore.protocol import ByteStore, Change
-from statestore.bytestore.row_changes import ProcessingContext
+from statestore.bytestore.protocol import ByteStore, Change, ProcessingContext
 from statestore.headers.record_headers import Headers
 from statestore.stores.entries.codec import DecodeWithHeaders, EncodeWithKey, ValueCodec
 from statestore.stores.entries.state_serdes import StateSerdes

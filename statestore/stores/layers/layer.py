@@ -9,8 +9,16 @@ import numpy as np
 
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.protocol import ByteStore, Change, Pair, Range, RowStore, takes_rows
-from statestore.bytestore.row_changes import RecordContext, RowChanges
+from statestore.bytestore.protocol import (
+    ByteStore,
+    Change,
+    Pair,
+    Range,
+    RecordContext,
+    RowChanges,
+    RowStore,
+    takes_rows,
+)
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors.state import StoreClosedError
 from statestore.format.binary_columns import is_valid

@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from statestore.errors import LocationError
 from statestore.errors.state import LocationNotWritableError
-from statestore.recovery.location.durable_files import Content, DurableEntry
+from statestore.recovery.location.durable_files import Content, DurableEntry, LocalDisk
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.location.local_disk import LocalDisk
 from statestore.testing.faults.damage import flip_bit, rot
 from statestore.testing.faults.fault import Effect, Point
 from statestore.testing.faults.injector import Injector

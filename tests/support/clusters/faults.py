@@ -24,9 +24,8 @@ from pyspark import TaskContext
 from orders import RunningTotal, running_total_topology
 from statestore import Record, Topology
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location.durable_files import Content
+from statestore.recovery.location.durable_files import Content, LocalDisk
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.location.local_disk import LocalDisk
 from tests.support.clusters.processes import all_processes
 
 DISK_VARIABLE: Final = "CLUSTER_TEST_DISK"

@@ -11,11 +11,9 @@ from typing import Any, NamedTuple, Protocol
 from statestore import Headers
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.bytestore.kinds.families import FAMILIES, column_family
 from statestore.bytestore.kinds.segments import segment_prefix
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.row_changes import RecordContext
+from statestore.bytestore.kinds.store_spec import FAMILIES, StoreKind, StoreSpec, column_family
+from statestore.bytestore.protocol import ByteStore, RecordContext
 from statestore.bytestore.upgrades import open_store
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.format.keys.window_key import MAX_TIME_MS

@@ -31,8 +31,8 @@ from statestore.errors import CheckpointBehindError, RunFencedError
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import flush_stores, shard_stores
 from statestore.processor.topology import Topology
-from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer_fields import BatchEnd
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import new_collection_name

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from statestore.recovery.location.local_disk import LocalDisk
+from statestore.recovery.location.durable_files import LocalDisk
 
 
 class PowerLost(BaseException):

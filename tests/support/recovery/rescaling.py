@@ -25,13 +25,12 @@ from statestore.headers.topic_columns import SourceFields, source_batch
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.task_stores import flush_stores, shard_stores
-from statestore.recovery.commit.batch_end import BatchEnd, RecordedPunctuations
 from statestore.recovery.commit.pointer import CommitPointer, initial_pointer
+from statestore.recovery.commit.pointer_fields import BatchEnd, RecordedPunctuations
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.placement import KeyOf, record_keys
-from statestore.recovery.making.rescale import committed_pointers, rescale
-from statestore.recovery.making.rescale_report import RescaleReport
+from statestore.recovery.making.rescale import RescaleReport, committed_pointers, rescale
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, read_metadata, routing_numbers
 from statestore.recovery.shard_batch import ShardedState
 from tests.support.golden.state import BUILDERS, HEADERS, STRING

@@ -10,8 +10,8 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.value_timestamp_headers import encode_value_timestamp_headers
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer_fields import BatchEnd
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState

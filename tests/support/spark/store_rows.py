@@ -14,8 +14,7 @@ import pyarrow as pa
 from pyspark.sql.types import ArrayType, StructType
 
 from statestore import Serdes
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, StoreType
 from statestore.format.records.header_columns import HEADERS_TYPE
 from statestore.spark.datasource.source import FilteringStoreReader, HeaderStateDataSource
 from statestore.spark.datasource.writer import StateWriter

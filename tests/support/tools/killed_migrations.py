@@ -56,7 +56,7 @@ class Killer:
 def _migrate(within: str, kill_at: int | None, fields: dict[str, Any]) -> int:
     """Migrate, and return how many file operations there were, in a process that may not live to the end."""
     from statestore.bytestore.engines.table_files import SortedFill
-    from statestore.bytestore.kinds.store_types import StoreType
+    from statestore.bytestore.kinds.store_spec import StoreType
     from upgrade_tools.migration.migrate import migrate
     from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat, TargetLayout
     from upgrade_tools.states.state import StateOptions

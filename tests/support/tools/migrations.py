@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreType
 from tests.support.golden.kafka_streams import Fixture
 from upgrade_tools.cli.printing.entry_documents import Document, entry_documents
 from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.kinds.store_types import StoreType
-from statestore.recovery.making.rescale_report import RescaleReport
+from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
+from statestore.recovery.making.rescale import RescaleReport
 from statestore.recovery.snapshots.garbage import GarbageFile
 from upgrade_tools.check.comparison import Comparison, EntryDifference
 from upgrade_tools.check.family_figures import FamilyFigures

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from statestore.bytestore.kinds.entry_scan import StoredEntry
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, StoreType
 from statestore.format.byte_text import text_of
 from statestore.format.records.header_bytes import decode_headers
 from upgrade_tools.cli.printing.entry_documents import Document, document_of

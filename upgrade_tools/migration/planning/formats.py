@@ -8,9 +8,8 @@ KIP-1271 has no way from plain to headers, Kafka Streams itself upgrades so with
 
 from __future__ import annotations
 
-from statestore.bytestore.kinds.families import FAMILIES, older_formats, skips_a_step
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import FAMILIES, StoreType, older_formats, skips_a_step
 from statestore.format.values.store_format import StoreFormat
 from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat, TargetLayout

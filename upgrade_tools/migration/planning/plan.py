@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.kinds.store_types import StoreType
+from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.errors import StoreFormatError
 from upgrade_tools.errors import MigrationRefusedError, StoreNotFoundError, UnknownKindError
 from upgrade_tools.migration.planning.formats import target_kind
