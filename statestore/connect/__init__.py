@@ -1,7 +1,6 @@
 """Typed headers (KIP-145): values with schemas where Kafka's headers have bytes.
 
-numbers    Int8 to Float64: numbers that know how wide they are
-instant    Instant: a point in time, what dates and times are
+scalars    Int8 to Float64: numbers of a fixed width; Instant: a point in time, what dates and times are
 schema     Type, Schema, Struct, and whether a value follows a schema
 logical_types  what values of the four logical types stand for
 typed_map  TypedMap: a map that tells its keys apart by type
@@ -14,9 +13,8 @@ values     STRICT and COMPAT: conversions between types, and between values and 
 converters  what turns typed headers into bytes and back
 config     ConfigDef: the properties that something has, and how they are read
 transforms  transformations of records, in chains that a connector's configuration describes
-tolerance  Tolerance: what a connector's configuration says about records that fail
-typed_headers  TypedHeaders: a record's headers, each read when it is asked for
-ingest     ConnectIngest: a connector's configuration, for the records that come into a query
+typed_headers  TypedHeaders: a record's headers, each read when it is asked for; read_headers and write_headers
+ingest     ConnectIngest: a connector's configuration, for the records that come into a query and those that fail
 
 Users import from here. Imports `headers`; `bytestore` and all above import it. Start at `schema`.
 """
@@ -24,25 +22,21 @@ Users import from here. Imports `headers`; `bytestore` and all above import it. 
 from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.connect.converters.avro.avro_converter import AvroConverter
 from statestore.connect.converters.base import HeaderConverter
-from statestore.connect.converters.conversion import read_headers, write_headers
 from statestore.connect.converters.json import JsonConverter
 from statestore.connect.converters.registry import header_converter
-from statestore.connect.converters.simple import ByteArrayConverter, SimpleHeaderConverter
-from statestore.connect.converters.string import StringConverter
+from statestore.connect.converters.simple import ByteArrayConverter, SimpleHeaderConverter, StringConverter
 from statestore.connect.header import ConnectHeader
 from statestore.connect.headers import ConnectHeaders
 from statestore.connect.ingest import ConnectIngest
-from statestore.connect.instant import Instant
-from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
 from statestore.connect.records import ConnectRecord, SinkRecord, SourceRecord
+from statestore.connect.scalars import Float32, Float64, Instant, Int8, Int16, Int32, Int64
 from statestore.connect.schema import Schema, SchemaAndValue, Struct, Type
 from statestore.connect.transforms.chain import ColumnChain, TransformChain
-from statestore.connect.transforms.header_from import HeaderFromKey, HeaderFromValue
+from statestore.connect.transforms.field_moves import HeaderFromKey, HeaderFromValue, HeaderToKey, HeaderToValue
 from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
-from statestore.connect.transforms.header_to import HeaderToKey, HeaderToValue
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
 from statestore.connect.transforms.transformation import Predicate, Transformation
-from statestore.connect.typed_headers import TypedHeaders
+from statestore.connect.typed_headers import TypedHeaders, read_headers, write_headers
 from statestore.connect.typed_map import TypedMap
 from statestore.connect.values.compat import COMPAT
 from statestore.connect.values.strict import STRICT

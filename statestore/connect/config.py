@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from statestore.connect.numbers import in_range
+from statestore.connect.scalars import in_range
 from statestore.errors import ConfigException
 
 _LOG = logging.getLogger(__name__)

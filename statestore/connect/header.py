@@ -5,11 +5,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
-from statestore.connect.instant import Instant
-from statestore.connect.schema import LogicalName, Schema, SchemaAndValue, Struct, Type, is_of_type, same_value
+from statestore.connect.schema import (
+    LOGICAL_TYPES,
+    Schema,
+    SchemaAndValue,
+    Struct,
+    is_of_type,
+    logical_name_of,
+    same_value,
+)
 from statestore.errors import ConnectException, DataException, StateStoreError
 from statestore.errors.data import NullValueException
 from statestore.errors.readable import shape_of
@@ -21,15 +27,6 @@ class _Converter(Protocol):
     def to_connect_header(self, topic: str, key: str, value: bytes | None) -> SchemaAndValue | None: ...
 
     def from_connect_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None: ...
-
-
-_LOGICAL_TYPES: dict[tuple[Type, str | None], type] = {
-    (Type.BYTES, LogicalName.DECIMAL): Decimal,
-    (Type.INT32, LogicalName.DATE): Instant,
-    (Type.INT32, LogicalName.TIME): Instant,
-    (Type.INT64, LogicalName.TIMESTAMP): Instant,
-}
-"""What a header of such a schema may hold beside what its type says."""
 
 
 class ConnectHeader:
@@ -176,6 +173,6 @@ def check_type(key: Any, schema: Schema | None, value: Any) -> None:
         if not schema.optional:
             raise DataException(f"A null value requires an optional schema but was {schema}", header=key)
         return
-    logical = _LOGICAL_TYPES.get((schema.type, schema.name), ())
+    logical = LOGICAL_TYPES.get(logical_name_of(schema), ())
     if not (is_of_type(value, schema.type) or isinstance(value, logical)):
         raise DataException(f"The value, {shape_of(value)}, is not compatible with the schema {schema}", header=key)

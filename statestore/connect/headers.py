@@ -13,17 +13,14 @@ from typing import Any, overload
 
 from statestore.connect import logical_types
 from statestore.connect.header import ConnectHeader, check_type, header_in_errors
-from statestore.connect.instant import Instant
-from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
-from statestore.connect.schema import Schema, SchemaAndValue, Struct, Type, is_of_type
+from statestore.connect.scalars import Instant
+from statestore.connect.schema import NUMBER_TYPES, Schema, SchemaAndValue, Struct, Type, is_of_type
 from statestore.errors import DataException
 from statestore.errors.data import NullValueException
 from statestore.errors.readable import shape_of
 
 HeaderTransform = Callable[[ConnectHeader], ConnectHeader | None]
 """Returns what is to stand in a header's place: another one, itself, or None for nothing."""
-
-_InstantCheck = Callable[[Instant], int]
 
 
 class ConnectHeaders:
@@ -73,31 +70,31 @@ class ConnectHeaders:
 
     def add_boolean(self, key: str, value: bool) -> ConnectHeaders:
         """Append a boolean. Raises NullValueException for None, DataException for anything else."""
-        return self._add_primitive(key, value, Schema.BOOLEAN_SCHEMA, bool)
+        return self._add_primitive(key, value, Schema.BOOLEAN_SCHEMA)
 
     def add_byte(self, key: str, value: int) -> ConnectHeaders:
         """Append a number as INT8. Raises DataException if it does not fit, NullValueException for None."""
-        return self._add_primitive(key, value, Schema.INT8_SCHEMA, Int8)
+        return self._add_primitive(key, value, Schema.INT8_SCHEMA)
 
     def add_short(self, key: str, value: int) -> ConnectHeaders:
         """Append a number as INT16. Raises as `add_byte` does."""
-        return self._add_primitive(key, value, Schema.INT16_SCHEMA, Int16)
+        return self._add_primitive(key, value, Schema.INT16_SCHEMA)
 
     def add_int(self, key: str, value: int) -> ConnectHeaders:
         """Append a number as INT32. Raises as `add_byte` does."""
-        return self._add_primitive(key, value, Schema.INT32_SCHEMA, Int32)
+        return self._add_primitive(key, value, Schema.INT32_SCHEMA)
 
     def add_long(self, key: str, value: int) -> ConnectHeaders:
         """Append a number as INT64. Raises as `add_byte` does."""
-        return self._add_primitive(key, value, Schema.INT64_SCHEMA, Int64)
+        return self._add_primitive(key, value, Schema.INT64_SCHEMA)
 
     def add_float(self, key: str, value: float) -> ConnectHeaders:
         """Append a number as FLOAT32, rounded to it. Raises as `add_byte` does."""
-        return self._add_primitive(key, value, Schema.FLOAT32_SCHEMA, Float32)
+        return self._add_primitive(key, value, Schema.FLOAT32_SCHEMA)
 
     def add_double(self, key: str, value: float) -> ConnectHeaders:
         """Append a number as FLOAT64. Raises as `add_byte` does."""
-        return self._add_primitive(key, value, Schema.FLOAT64_SCHEMA, Float64)
+        return self._add_primitive(key, value, Schema.FLOAT64_SCHEMA)
 
     def add_list(self, key: str, value: Sequence[Any] | None, schema: Schema | None) -> ConnectHeaders:
         """Append a list; None goes without a schema. Raises DataException if the schema is no array's."""
@@ -124,11 +121,11 @@ class ConnectHeaders:
 
     def add_date(self, key: str, value: Instant | datetime | date | None) -> ConnectHeaders:
         """Append a date. Raises DataException if it has a time of the day. None keeps the schema, as Kafka does."""
-        return self._add_instant(key, value, Schema.DATE_SCHEMA, logical_types.date_to_days)
+        return self._add_instant(key, value, Schema.DATE_SCHEMA)
 
     def add_time(self, key: str, value: Instant | datetime | time | None) -> ConnectHeaders:
         """Append a time of the day. Raises DataException if it has a date. None keeps the schema, as Kafka does."""
-        return self._add_instant(key, value, Schema.TIME_SCHEMA, logical_types.time_to_milliseconds)
+        return self._add_instant(key, value, Schema.TIME_SCHEMA)
 
     def add_timestamp(self, key: str, value: Instant | datetime | date | None) -> ConnectHeaders:
         """Append a point in time. None keeps the schema, as Kafka does."""
@@ -215,10 +212,11 @@ class ConnectHeaders:
         check_type(key, schema, value)
         return self._append(ConnectHeader(_text(key), value, schema))
 
-    def _add_primitive(self, key: str, value: Any, schema: Schema, form: Callable[[Any], Any]) -> ConnectHeaders:
+    def _add_primitive(self, key: str, value: Any, schema: Schema) -> ConnectHeaders:
         if value is None:
             raise NullValueException(f"There is no {schema.type} without a value", header=key)
-        return self._add_typed(key, form(value) if is_of_type(value, schema.type) else value, schema)
+        number = NUMBER_TYPES.get(schema.type)
+        return self._add_typed(key, number(value) if number and is_of_type(value, schema.type) else value, schema)
 
     def _add_container(self, key: str, value: Any, schema: Schema | None, expected: Type) -> ConnectHeaders:
         if value is None:
@@ -231,12 +229,11 @@ class ConnectHeaders:
             raise DataException(f"Expecting {expected} but instead found {schema.type}", header=key)
         return self._append(ConnectHeader(_text(key), value, schema))
 
-    def _add_instant(self, key: str, value: Any, schema: Schema, check: _InstantCheck | None = None) -> ConnectHeaders:
+    def _add_instant(self, key: str, value: Any, schema: Schema) -> ConnectHeaders:
         if value is not None:
             with header_in_errors(key):
                 value = Instant.of(value)
-                if check is not None:
-                    check(value)
+                logical_types.ORDINALS[schema.name][0](value)  # raises if it is no such date or time
         return self._append(ConnectHeader(_text(key), value, schema))
 
     def _keep(self, headers: list[ConnectHeader]) -> ConnectHeaders:

@@ -5,12 +5,12 @@ Source: Kafka Connect's `Decimal`, `Date`, `Time` and `Timestamp`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_FLOOR, Context, Decimal
 from typing import Final
 
-from statestore.connect.instant import DAY_MS, Instant
-from statestore.connect.numbers import in_range
-from statestore.connect.schema import SCALE, Schema
+from statestore.connect.scalars import DAY_MS, Instant, in_range
+from statestore.connect.schema import SCALE, LogicalName, Schema
 from statestore.errors import DataException
 from statestore.errors.data import NullValueException
 from statestore.errors.readable import shape_of
@@ -101,3 +101,14 @@ def milliseconds_to_time(milliseconds: int) -> Instant:
     if not in_range(milliseconds, 32) or not 0 <= milliseconds <= DAY_MS:
         raise DataException("Time values must use number of milliseconds greater than 0 and less than 86400000")
     return Instant(milliseconds)
+
+
+ORDINALS: Final[dict[str | None, tuple[Callable[[Instant], int], Callable[[int], Instant]]]] = {
+    LogicalName.DATE: (date_to_days, days_to_date),
+    LogicalName.TIME: (time_to_milliseconds, milliseconds_to_time),
+    LogicalName.TIMESTAMP: (lambda value: value.epoch_ms, Instant),
+}
+"""The functions that make an integer of a date, a time or a timestamp and back, by the name of its schema.
+
+They raise DataException for a value that is not of the type.
+"""

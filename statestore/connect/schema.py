@@ -14,8 +14,7 @@ from enum import Enum
 from math import copysign
 from typing import Any, ClassVar, Final
 
-from statestore.connect.instant import Instant
-from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64, in_range
+from statestore.connect.scalars import Float32, Float64, Instant, Int8, Int16, Int32, Int64, in_range
 from statestore.errors import DataException
 from statestore.errors.data import SchemaBuilderException
 
@@ -40,17 +39,14 @@ class Type(Enum):
         return self.name
 
 
-NUMBER_TYPES: Final[dict[Type, type]] = {
+INTEGER_TYPES: Final[dict[Type, type[Int8 | Int16 | Int32 | Int64]]] = {
     Type.INT8: Int8,
     Type.INT16: Int16,
     Type.INT32: Int32,
     Type.INT64: Int64,
-    Type.FLOAT32: Float32,
-    Type.FLOAT64: Float64,
 }
-"""What numbers are in Python, by their type."""
-_INTEGER_BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
-_FLOATS: Final = (Type.FLOAT32, Type.FLOAT64)
+NUMBER_TYPES: Final[dict[Type, type]] = {**INTEGER_TYPES, Type.FLOAT32: Float32, Type.FLOAT64: Float64}
+"""The Python class of the numbers of each type, from the smallest type to the largest."""
 
 
 class LogicalName:
@@ -68,8 +64,13 @@ LOGICAL_TYPES: Final[dict[str | None, type]] = {
     LogicalName.TIME: Instant,
     LogicalName.TIMESTAMP: Instant,
 }
-"""What a value of a schema of such a name is, whatever the schema's type."""
-
+"""The Python class of a logical type's values, by the name of its schema, whatever the schema's type."""
+_LOGICAL_BASES: Final[dict[str | None, Type]] = {
+    LogicalName.DECIMAL: Type.BYTES,
+    LogicalName.DATE: Type.INT32,
+    LogicalName.TIME: Type.INT32,
+    LogicalName.TIMESTAMP: Type.INT64,
+}
 
 SCALE: Final = "scale"
 """The parameter of a decimal's schema that says how many digits are behind the point."""
@@ -262,7 +263,7 @@ class Struct:
         Raises DataException if the schema has no such field, or the value does not follow that field's.
         """
         known = self._field(name)
-        validate_value(known.schema, value, field=name)
+        validate_value(known.schema, value, f'field: "{name}"')
         self._values[name] = value
         return self
 
@@ -281,7 +282,7 @@ class Struct:
         for each in self.schema.fields:
             value = self._values.get(each.name)
             if value is not None or each.schema.default is None:
-                validate_value(each.schema, value, field=each.name)
+                validate_value(each.schema, value, f'field: "{each.name}"')
 
     def items(self) -> Iterator[tuple[str, Any]]:
         """Yield fields in the order of the schema with their values, defaults in place of None."""
@@ -339,13 +340,18 @@ def _same_field(one: Any, other: Any) -> bool:
     return bytes.__eq__(one, other) is True if isinstance(one, bytes) else same_value(one, other)
 
 
+def logical_name_of(schema: Schema) -> str | None:
+    """Return the name of a schema's logical type; None if it has another name, or not the type that Kafka gives it."""
+    return schema.name if _LOGICAL_BASES.get(schema.name) is schema.type else None
+
+
 def is_of_type(value: Any, expected: Type) -> bool:
     """Return whether a value is one of a type. A plain int is of every integer type that holds it; a bool is not."""
     number = NUMBER_TYPES.get(expected)
     if number is not None:
-        if type(value) is int and expected in _INTEGER_BITS:
-            return in_range(value, _INTEGER_BITS[expected])
-        return isinstance(value, number) or (type(value) is float and expected in _FLOATS)
+        if type(value) is int and expected in INTEGER_TYPES:
+            return in_range(value, INTEGER_TYPES[expected].bits)
+        return isinstance(value, number) or (type(value) is float and expected not in INTEGER_TYPES)
     return isinstance(value, _OTHERS[expected])
 
 
@@ -374,12 +380,8 @@ def type_of(value: Any) -> Type | None:
     return next((known for known, classes in _OTHERS.items() if isinstance(value, classes)), None)
 
 
-def validate_value(schema: Schema, value: Any, *, field: str | None = None) -> None:
-    """Raise DataException if a value, or any in it, does not follow a schema. `field` is named in the message."""
-    _validate(schema, value, "value" if field is None else f'field: "{field}"')
-
-
-def _validate(schema: Schema, value: Any, place: str) -> None:
+def validate_value(schema: Schema, value: Any, place: str = "value") -> None:
+    """Raise DataException, which names the place, if a value or anything in it does not follow a schema."""
     if value is None:
         if not schema.optional:
             raise DataException(f"Invalid value: null used for required {place}, schema type: {schema.type}")
@@ -398,12 +400,12 @@ def _validate(schema: Schema, value: Any, place: str) -> None:
     elif schema.type is Type.ARRAY:
         inner = f"element of array {place}"
         for element in value:
-            _validate(known_schema(schema.value_schema, inner), element, inner)
+            validate_value(known_schema(schema.value_schema, inner), element, inner)
     elif schema.type is Type.MAP:
         of_key, of_value = f"key of map {place}", f"value of map {place}"
         for key, element in value.items():
-            _validate(known_schema(schema.key_schema, of_key), key, of_key)
-            _validate(known_schema(schema.value_schema, of_value), element, of_value)
+            validate_value(known_schema(schema.key_schema, of_key), key, of_key)
+            validate_value(known_schema(schema.value_schema, of_value), element, of_value)
 
 
 def known_schema(schema: Schema | None, place: str) -> Schema:

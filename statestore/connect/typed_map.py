@@ -7,8 +7,7 @@ from collections.abc import Hashable, ItemsView, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from statestore.connect.instant import Instant
-from statestore.connect.numbers import Float32
+from statestore.connect.scalars import Float32, Instant
 from statestore.connect.schema import Struct, type_of
 
 

@@ -12,7 +12,7 @@ from statestore.interception.interceptor import IngestedRecord, Interceptor
 
 if TYPE_CHECKING:
     from statestore.connect.converters.base import HeaderConverter
-    from statestore.connect.tolerance import Tolerance
+    from statestore.connect.ingest import Tolerance
 
 _ILLEGAL: Final = re.compile(r"[^A-Za-z0-9._-]")
 

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from statestore.connect.converters.avro.avro_converter import AvroConverter
 from statestore.connect.converters.avro.avro_schema import schema_to_avro
 from statestore.connect.converters.registry import header_converter
-from statestore.connect.instant import Instant
-from statestore.connect.numbers import Int32
+from statestore.connect.scalars import Instant, Int32
 from statestore.connect.schema import Schema, SchemaAndValue, Struct, validate_value
 from statestore.errors import ConfigException, ConnectException, DataException
 from statestore.format.varint import encode_varlong

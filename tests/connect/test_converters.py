@@ -14,15 +14,13 @@ import pytest
 from statestore import Headers
 from statestore.connect.config import ConfigDef, Property
 from statestore.connect.converters.base import HeaderConverter
-from statestore.connect.converters.conversion import read_headers, write_headers
 from statestore.connect.converters.json import JsonConverter
 from statestore.connect.converters.registry import header_converter
-from statestore.connect.converters.simple import ByteArrayConverter, SimpleHeaderConverter
-from statestore.connect.converters.string import StringConverter
+from statestore.connect.converters.simple import ByteArrayConverter, SimpleHeaderConverter, StringConverter
 from statestore.connect.headers import ConnectHeaders
-from statestore.connect.instant import Instant
-from statestore.connect.numbers import Int64
+from statestore.connect.scalars import Instant, Int64
 from statestore.connect.schema import Schema, SchemaAndValue, Struct, Type
+from statestore.connect.typed_headers import read_headers, write_headers
 from statestore.errors import ConfigException, ConnectException, DataException
 from statestore.errors.data import SerializationException
 

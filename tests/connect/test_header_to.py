@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.connect.headers import ConnectHeaders
-from statestore.connect.numbers import Int8, Int32
 from statestore.connect.records import ConnectRecord
+from statestore.connect.scalars import Int8, Int32
 from statestore.connect.schema import Field, Schema, Struct, Type
-from statestore.connect.transforms.header_from import HeaderFromValue
-from statestore.connect.transforms.header_to import HeaderToKey, HeaderToValue
+from statestore.connect.transforms.field_moves import HeaderFromValue, HeaderToKey, HeaderToValue
 from statestore.errors import ConfigException, DataException
 
 POINT = Schema.struct({"x": Schema.INT32_SCHEMA, "y": Schema.OPTIONAL_STRING_SCHEMA}, name="pt", version=2, doc="d")

@@ -11,9 +11,8 @@ import pytest
 
 from statestore.connect.header import ConnectHeader
 from statestore.connect.headers import ConnectHeaders
-from statestore.connect.instant import Instant
-from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
 from statestore.connect.records import ConnectRecord, SinkRecord, SourceRecord
+from statestore.connect.scalars import Float32, Float64, Instant, Int8, Int16, Int32, Int64
 from statestore.connect.schema import Schema, SchemaAndValue, Struct, Type, same_value
 from statestore.connect.typed_map import TypedMap
 from statestore.errors import DataException

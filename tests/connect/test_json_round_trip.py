@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from statestore.connect.converters.json import JsonConverter
-from statestore.connect.numbers import Float32, Int64
+from statestore.connect.scalars import Float32, Int64
 from statestore.connect.schema import Schema, SchemaAndValue, Type
 from statestore.connect.typed_map import TypedMap
 from tests.support.connect.typed_values import TEXT, integers, typed_values

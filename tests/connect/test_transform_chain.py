@@ -14,7 +14,7 @@ from statestore.connect.config import ConfigDef, Property
 from statestore.connect.headers import ConnectHeaders
 from statestore.connect.records import ConnectRecord
 from statestore.connect.transforms.chain import TransformChain
-from statestore.connect.transforms.header_from import HeaderFromValue
+from statestore.connect.transforms.field_moves import HeaderFromValue
 from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
 from statestore.connect.transforms.predicates import HasHeaderKey
 from statestore.connect.transforms.transformation import Predicate, Step, Transformation

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from statestore.connect.headers import ConnectHeaders
-from statestore.connect.numbers import Int32
 from statestore.connect.records import ConnectRecord
+from statestore.connect.scalars import Int32
 from statestore.connect.schema import Schema, Struct
-from statestore.connect.transforms.header_from import HeaderFromKey, HeaderFromValue
+from statestore.connect.transforms.field_moves import HeaderFromKey, HeaderFromValue
 from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
 from statestore.errors import ConfigException, DataException

@@ -24,7 +24,7 @@ from statestore.connect import (
     Type,
     recursion,
 )
-from statestore.connect.instant import DAY_MS
+from statestore.connect.scalars import DAY_MS
 from statestore.connect.schema import same_value, validate_value
 from statestore.connect.typed_map import TypedMap
 from statestore.connect.values import compat, reading, strict

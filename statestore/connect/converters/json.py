@@ -14,13 +14,11 @@ from typing import Any, Final
 
 from statestore.connect.config import ConfigDef, ConfigType, Property, one_of
 from statestore.connect.converters.base import HeaderConverter
-from statestore.connect.converters.json_reading import PayloadReader
 from statestore.connect.converters.json_schema import SchemaReader, schema_to_json
 from statestore.connect.converters.json_text import read_json, write_json
-from statestore.connect.converters.json_writing import PayloadWriter
+from statestore.connect.converters.json_values import PayloadReader, PayloadWriter
 from statestore.connect.header import header_in_errors
 from statestore.connect.recently_used import RecentlyUsed
-from statestore.connect.recursion import settle
 from statestore.connect.schema import Schema, SchemaAndValue
 from statestore.errors import DataException
 from statestore.errors.data import NullValueException
@@ -74,7 +72,7 @@ class JsonConverter(HeaderConverter):
         is_numeric = self.settings[_DECIMAL_FORMAT].upper() == "NUMERIC"
         self._writer = PayloadWriter(strict=strict, replace_null=replace_null, decimals_are_numbers=is_numeric)
         self._reader = PayloadReader(strict=strict, replace_null=replace_null)
-        self._schemas = SchemaReader(self._read_default, strict=strict)
+        self._schemas = SchemaReader(self._reader.read, strict=strict)
         self._written = RecentlyUsed(self.settings[_CACHE_SIZE])
         self._read = RecentlyUsed(self.settings[_CACHE_SIZE])
         content = self.settings[_SCHEMA_CONTENT]
@@ -86,7 +84,7 @@ class JsonConverter(HeaderConverter):
         if schema is None and value is None:
             return None
         with header_in_errors(key):
-            payload = settle(self._writer.write(schema, value))
+            payload = self._writer.write(schema, value)
             if not self.settings[_SCHEMAS_ENABLE]:
                 return write_json(payload)
             return write_json({_SCHEMA: self._json_of(schema), _PAYLOAD: payload})
@@ -99,9 +97,9 @@ class JsonConverter(HeaderConverter):
         with header_in_errors(key):
             found = read_json(value, strict=self.is_strict)
             if not self.settings[_SCHEMAS_ENABLE]:
-                return SchemaAndValue(None, settle(self._reader.read(None, found)))
+                return SchemaAndValue(None, self._reader.read(None, found))
             if self._schema is not None:
-                return SchemaAndValue(self._schema, settle(self._reader.read(self._schema, found)))
+                return SchemaAndValue(self._schema, self._reader.read(self._schema, found))
             if not isinstance(found, dict) or found.keys() != {_SCHEMA, _PAYLOAD}:
                 raise DataException(
                     'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain '
@@ -109,22 +107,16 @@ class JsonConverter(HeaderConverter):
                     "your converter configuration."
                 )
             schema = self._schema_of(found[_SCHEMA])
-            return SchemaAndValue(schema, settle(self._reader.read(schema, found[_PAYLOAD])))
+            return SchemaAndValue(schema, self._reader.read(schema, found[_PAYLOAD]))
 
     def _ensure_configured(self) -> None:
         assert self.settings  # which configures it, if nobody did
 
     def _json_of(self, schema: Schema | None) -> Any:
         # By identity: to compare schemas, or to make their hashes, takes as long as to write them.
-        kept = self._written.get(id(schema), lambda: (schema, schema_to_json(schema, self._write_default)))
+        kept = self._written.get(id(schema), lambda: (schema, schema_to_json(schema, self._writer.write)))
         return kept[1]
 
     def _schema_of(self, node: Any) -> Schema | None:
         found: Schema | None = self._read.get(write_json(node), lambda: self._schemas.read(node))
         return found
-
-    def _write_default(self, schema: Schema, default: Any) -> Any:
-        return settle(self._writer.write(schema, default))
-
-    def _read_default(self, schema: Schema, node: Any) -> Any:
-        return settle(self._reader.read(schema, node))

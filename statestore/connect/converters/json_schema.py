@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from statestore.connect.numbers import Int32, in_range
+from statestore.connect.scalars import Int32, in_range
 from statestore.connect.schema import Field, Schema, Type
 from statestore.errors import DataException
 from statestore.errors.data import SchemaBuilderException

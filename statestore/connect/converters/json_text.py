@@ -3,11 +3,15 @@
     value := None, bool, int, float, Decimal, str, list of values, dict of values by str
 
 Numbers with a fraction or an exponent are read as Decimals, exactly. Nesting and numbers are bounded as Jackson bounds
-them; nothing recurses. Source: Kafka's `JsonDeserializer` and `JsonSerializer`; `StreamReadConstraints` of Jackson.
+them; nothing recurses.
+
+Source: Kafka's `JsonDeserializer` and `JsonSerializer`; Jackson's `StreamReadConstraints`, and what it takes for UTF-8;
+RFC 4627, section 3.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -15,8 +19,7 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any, Final
 
-from statestore.connect.converters.charsets import has_surrogates, join_surrogates
-from statestore.connect.converters.json_encoding import characters_of, whole_characters
+from statestore.connect.converters.charsets import decode_utf16, has_surrogates, join_surrogates
 from statestore.connect.values.number_text import decimal_of, decimal_text, float_text
 from statestore.errors import DataException
 from statestore.errors.data import NumberFormatException
@@ -30,6 +33,8 @@ _LONGEST_NAME: Final = 50_000
 _LONGEST_STRING: Final = 20_000_000
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
+_BAD: Final = re.compile("[\udc80-\udcff]")
+_BYTE_ESCAPES: Final = "surrogateescape"
 _PLAIN: Final = re.compile(r'[^"\\\x00-\x1f]*')
 _NUMBER: Final = re.compile(r"-?([0-9]+)(?:\.([0-9]+))?(?:[eE][+-]?([0-9]+))?")
 _ELEMENT: Final = re.compile(
@@ -57,7 +62,7 @@ class _Reader:
 
     def __init__(self, data: bytes, *, strict: bool) -> None:
         self.strict = strict
-        self.text, self.is_utf8 = characters_of(data, strict=strict)
+        self.text, self.is_utf8 = _characters_of(data, strict=strict)
         self.position = 0
 
     def read(self) -> Any:
@@ -155,7 +160,7 @@ class _Reader:
             plain = _PLAIN.match(self.text, self.position)
             assert plain is not None
             self.position = plain.end()
-            parts.append(whole_characters(plain[0], is_name=is_name) if self.is_utf8 else plain[0])
+            parts.append(_whole_characters(plain[0], is_name=is_name) if self.is_utf8 else plain[0])
             character = self._peek()
             if character == '"':
                 break
@@ -225,10 +230,7 @@ class _Reader:
         self.position = space.end()
 
     def _malformed(self, problem: str) -> DataException:
-        return DataException(
-            "Converting byte[] to Kafka Connect data failed due to serialization error: "
-            f"{problem} at character {self.position} of the JSON"
-        )
+        return _serialization_error(f"{problem} at character {self.position} of the JSON")
 
 
 _OPENED: Final = object()
@@ -294,3 +296,93 @@ def _escape(found: re.Match[str]) -> str:
         return _SHORT_ESCAPES[character]
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex().upper()}" for at in range(0, len(units), 2))
+
+
+# ---- which characters the bytes are: UTF-8, or UTF-16 or UTF-32 by a mark or by zeros ----
+
+
+def _characters_of(data: bytes, *, strict: bool) -> tuple[str, bool]:
+    """Return the characters, and whether they come from UTF-8: then bytes that are none are left as surrogates.
+
+    Raises DataException if the bytes are of no encoding, or, if `strict`, are not UTF-8.
+    """
+    encoding, start = ("utf-8", 3 * data.startswith(codecs.BOM_UTF8)) if strict else _encoding_of(data)
+    content = data[start:]
+    if encoding == "utf-8":
+        text = content.decode("utf-8", _BYTE_ESCAPES)
+        if strict and _BAD.search(text):
+            raise _serialization_error("the bytes are not UTF-8")
+        return text, True
+    if encoding.startswith("utf-16"):
+        return decode_utf16(content, encoding), False
+    try:
+        return content.decode(encoding, "surrogatepass"), False
+    except UnicodeDecodeError as cause:
+        raise _serialization_error("the bytes are not UTF-32") from cause
+
+
+def _encoding_of(data: bytes) -> tuple[str, int]:
+    """Return an encoding and where it begins. Less than two or four bytes are not enough to tell UTF-16 or UTF-32."""
+    head = data[:4]
+    if len(head) == 4:
+        for mark, encoding in (
+            (codecs.BOM_UTF32_BE, "utf-32-be"),
+            (codecs.BOM_UTF32_LE, "utf-32-le"),
+            (codecs.BOM_UTF16_BE, "utf-16-be"),
+            (codecs.BOM_UTF16_LE, "utf-16-le"),
+            (codecs.BOM_UTF8, "utf-8"),
+        ):
+            if head.startswith(mark):
+                return encoding, len(mark)
+        used = tuple(byte != 0 for byte in head)
+        if used in _UTF32:
+            return _UTF32[used], 0
+        if used in _WEIRD or head in (b"\x00\x00\xff\xfe", b"\xfe\xff\x00\x00"):
+            raise _serialization_error("the bytes are in an order that nobody uses")
+    if len(head) >= 2:
+        if head[0] == 0:
+            return "utf-16-be", 0
+        if head[1] == 0:
+            return "utf-16-le", 0
+    return "utf-8", 0
+
+
+_UTF32: Final = {
+    (False, False, False, True): "utf-32-be",
+    (False, False, False, False): "utf-32-be",
+    (True, False, False, False): "utf-32-le",
+}
+_WEIRD: Final = ((False, True, False, False), (False, False, True, False))
+
+
+def _whole_characters(text: str, *, is_name: bool) -> str:
+    """Return text with what Jackson takes for UTF-8 in place of its bad bytes. Raises DataException for others."""
+    if text.isascii() or not _BAD.search(text):
+        return text
+    data = text.encode("utf-8", _BYTE_ESCAPES)
+    characters: list[str] = []
+    position = 0
+    while position < len(data):
+        lead = data[position]
+        length = 1 if lead < 0x80 else 2 if 0xC0 <= lead < 0xE0 else 3 if 0xE0 <= lead < 0xF0 else 4
+        tail = data[position + 1 : position + length]
+        if 0x80 <= lead < 0xC0 or lead >= 0xF8 or len(tail) < length - 1 or any(byte & 0xC0 != 0x80 for byte in tail):
+            raise _serialization_error("the bytes of a string are not UTF-8")
+        code = lead if length == 1 else lead & (0xFF >> (length + 1))
+        for byte in tail:
+            code = code << 6 | byte & 0x3F
+        if length == 3 and 0xD800 <= code <= 0xDFFF:
+            raise _serialization_error("the bytes of a string are half a character")
+        characters.append(_beyond_16_bits(code, is_name=is_name) if length == 4 else chr(code))
+        position += length
+    return "".join(characters)
+
+
+def _beyond_16_bits(code: int, *, is_name: bool) -> str:
+    rest = code - 0x10000
+    high = 0xD800 + (rest >> 10) if is_name else 0xD800 | (rest >> 10)
+    return chr(high & 0xFFFF) + chr(0xDC00 | rest & 0x3FF)
+
+
+def _serialization_error(problem: str) -> DataException:
+    return DataException(f"Converting byte[] to Kafka Connect data failed due to serialization error: {problem}")

@@ -9,8 +9,7 @@ from statestore.connect.config import ConfigDef, ConfigType, Properties, Propert
 from statestore.connect.converters.avro.avro_converter import AvroConverter
 from statestore.connect.converters.base import MODE, STRICT_MODE, HeaderConverter
 from statestore.connect.converters.json import JsonConverter
-from statestore.connect.converters.simple import ByteArrayConverter, SimpleHeaderConverter
-from statestore.connect.converters.string import StringConverter
+from statestore.connect.converters.simple import ByteArrayConverter, SimpleHeaderConverter, StringConverter
 
 HEADER_CONVERTER: Final = "header.converter"
 """The property that names one; below it are its own."""

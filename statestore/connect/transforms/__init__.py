@@ -1,11 +1,9 @@
 """Transformations of records and their headers, in chains that a connector's configuration describes.
 
 transformation      what a Transformation, a Predicate and a Step of both are
-header_from         HeaderFrom: fields become headers
-header_to           HeaderTo: headers become fields
+field_moves         HeaderFrom: fields become headers; HeaderTo: headers become fields
 header_steps        InsertHeader, DropHeaders, Filter
 predicates          HasHeaderKey, RecordIsTombstone, TopicNameMatches
-field_moves         what HeaderFrom and HeaderTo share
 chain               TransformChain; ColumnChain: the same over columns of many records
 connector_config    which steps a connector's configuration asks for
 properties_text     properties as text

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from statestore.connect.converters.base import STRICT_MODE, HeaderConverter
-from statestore.connect.converters.conversion import read_headers, write_headers
 from statestore.connect.converters.registry import HEADER_CONVERTER, header_converter
 from statestore.connect.records import ConnectRecord
 from statestore.connect.transforms.connector_config import connector_properties, read_steps
 from statestore.connect.transforms.header_steps import NO_TOPIC
 from statestore.connect.transforms.transformation import HeaderRows, Step, Transformation
-from statestore.connect.transforms.typed_columns import TypedColumn, columns_of
+from statestore.connect.transforms.typed_columns import TypedColumn
+from statestore.connect.typed_headers import read_headers, write_headers
 from statestore.format.binary_columns import Integers, as_one_array, is_valid, row_objects
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
@@ -180,8 +180,8 @@ class ColumnChain:
                 headers.append(written.to_bytes())
         kept = records.take(rows)
         return kept.with_columns(
-            key=keys.column_of(rows, *columns_of(made, "key")),
-            value=values.column_of(rows, *columns_of(made, "value")),
+            key=keys.column_of(rows, [each.key_schema for each in made], [each.key for each in made]),
+            value=values.column_of(rows, [each.value_schema for each in made], [each.value for each in made]),
             timestamp_ms=pa.array([record.timestamp_ms for record in made], pa.int64()),
             headers=pa.array(headers, pa.binary()),
         )

@@ -1,28 +1,48 @@
-"""What HeaderFrom and HeaderTo share: pairs of fields and headers, and the side of the record that has the fields.
+"""HeaderFrom and HeaderTo: fields of the key or value become headers, and headers become fields.
 
-Source: Kafka Connect's `Requirements`, for what they need of keys and values.
+HeaderFrom does what Kafka's class does. KIP-145 describes HeaderTo too, but Kafka never shipped it, so what the KIP
+leaves open is said here, and in options of ours.
+
+Source: KIP-145, Kafka's `HeaderFrom`, and its `Requirements` for what both need of keys and values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
-from statestore.connect.config import Property, non_empty_list, one_of
+from statestore.connect.config import ConfigDef, ConfigType, Property, non_empty_list, one_of
+from statestore.connect.header import ConnectHeader, header_in_errors
+from statestore.connect.headers import ConnectHeaders
 from statestore.connect.records import ConnectRecord
-from statestore.connect.schema import Schema, Struct
-from statestore.connect.transforms.transformation import Transformation, list_property
+from statestore.connect.schema import Field, Schema, Struct, Type
+from statestore.connect.transforms.transformation import Transformation
+from statestore.connect.typed_map import map_of_distinct
+from statestore.connect.values.strict import STRICT
 from statestore.errors import ConfigException, DataException
+from statestore.errors.data import NullValueException
 
-MOVE: Final = "move"
-COPY: Final = "copy"
+_MOVE: Final = "move"
+_COPY: Final = "copy"
 
-FIELD_NAMES: Final = list_property("fields", non_empty_list, "names of fields of the key or value")
-HEADER_NAMES: Final = list_property("headers", non_empty_list, "names of headers, in the order of the fields")
-OPERATION: Final = Property(
-    "operation", rule=one_of(MOVE, COPY), doc="move, so that the source loses what it gives, or copy"
+_FIELD_NAMES: Final = Property(
+    "fields", ConfigType.LIST, rule=non_empty_list, doc="names of fields of the key or value"
 )
+_HEADER_NAMES: Final = Property(
+    "headers", ConfigType.LIST, rule=non_empty_list, doc="names of headers, in the order of the fields"
+)
+_OPERATION: Final = Property(
+    "operation", rule=one_of(_MOVE, _COPY), doc="move, so that the source loses what it gives, or copy"
+)
+_LAST: Final = "last"
+_LIST: Final = "list"
+_ERROR: Final = "error"
+_SKIP: Final = "skip"
+_NULL: Final = "null"
+
+_KEPT_SCHEMAS: Final = 64
 
 
 @dataclass(frozen=True)
@@ -53,11 +73,6 @@ class FieldMoves(Transformation):
                 value=list(self.fields),
             )
 
-    @property
-    def purpose(self) -> str:
-        """What it does, for errors."""
-        return f"header {self.operation}"
-
     def source_of(self, record: ConnectRecord) -> tuple[Schema | None, Any]:
         """Return schema and value of the side that has the fields."""
         return getattr(record, f"{self.side}_schema"), getattr(record, self.side)
@@ -67,21 +82,246 @@ class FieldMoves(Transformation):
         return record.new_record(headers=headers, **{f"{self.side}_schema": schema, self.side: value})
 
 
-def require_map(value: Any, purpose: str) -> Mapping[str, Any]:
+def _require_map(value: Any, operation: str) -> Mapping[str, Any]:
     """Return a value that is a map. Raises DataException for another one, and for None."""
     if not isinstance(value, Mapping):
         raise DataException(
-            f"Only Map objects supported in absence of schema for [{purpose}], found: {_class_of(value)}"
+            f"Only Map objects supported in absence of schema for [header {operation}], found: {_class_of(value)}"
         )
     return value
 
 
-def require_struct(value: Any, purpose: str) -> Struct:
+def _require_struct(value: Any, operation: str) -> Struct:
     """Return a value that is a struct. Raises DataException for another one, and for None."""
     if not isinstance(value, Struct):
-        raise DataException(f"Only Struct objects supported for [{purpose}], found: {_class_of(value)}")
+        raise DataException(f"Only Struct objects supported for [header {operation}], found: {_class_of(value)}")
     return value
 
 
 def _class_of(value: Any) -> str:
     return "null" if value is None else type(value).__name__
+
+
+@dataclass(frozen=True)
+class HeaderFrom(FieldMoves):
+    """Puts fields behind the headers that there are, each with its schema. What it does is what Kafka's does.
+
+    With a schema a field must exist; without one, a field that is not there makes a header of None. If fields are
+    moved out of a struct, fields of None that stay become their defaults too, and the struct's schema is not optional.
+
+    Raises NullValueException if `replace_null_with_default` is None. Raises, when applied, DataException if the key or
+    value is no struct (with a schema) or map (without), or a field that must not be None is; NullValueException if
+    there is no such field.
+    """
+
+    replace_null_with_default: bool = True
+    config: ClassVar[ConfigDef] = ConfigDef(
+        _FIELD_NAMES,
+        _HEADER_NAMES,
+        _OPERATION,
+        Property(
+            "replace.null.with.default",
+            ConfigType.BOOLEAN,
+            default=True,
+            doc="whether a field of None gives its default, if it has one",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.replace_null_with_default is None:
+            raise NullValueException("replace.null.with.default is set to null: say true or false, or leave it out")
+
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
+        """Return the record with more headers and, if they are moved, without the fields."""
+        schema, value = self.source_of(record)
+        headers = record.headers.duplicate()
+        if schema is None:
+            return self.with_side(record, None, self._from_map(value, headers), headers)
+        updated = self._from_struct(schema, value, headers)
+        return self.with_side(record, updated.schema if self.operation == _MOVE else schema, updated, headers)
+
+    def _from_map(self, value: Any, headers: ConnectHeaders) -> Mapping[Any, Any]:
+        given = _require_map(value, self.operation)
+        for field, header in zip(self.fields, self.headers, strict=True):
+            headers.add(header, given.get(field), None)
+        moved = self.fields if self.operation == _MOVE else ()
+        return map_of_distinct([(name, each) for name, each in given.items() if name not in moved])
+
+    def _from_struct(self, schema: Schema, value: Any, headers: ConnectHeaders) -> Struct:
+        given = _require_struct(value, self.operation)
+        updated = self._without_fields(schema, given) if self.operation == _MOVE else given
+        for name, header in zip(self.fields, self.headers, strict=True):
+            with header_in_errors(header):
+                own = given.schema.field(name)
+                field = schema.field(name)
+                if field is None:
+                    raise NullValueException(f"There is no field {name!r} to {self.operation} in the {self.side}")
+                headers.add(header, None if own is None else self._value(given, name), field.schema)
+        return updated
+
+    def _without_fields(self, schema: Schema, given: Struct) -> Struct:
+        if schema.type is not Type.STRUCT:
+            raise DataException("Cannot list fields on non-struct type")
+        moved = _without(schema, self.fields)
+        return Struct(moved, {field.name: self._value(given, field.name) for field in moved.fields})
+
+    def _value(self, given: Struct, name: str) -> Any:
+        return given.get(name) if self.replace_null_with_default else given.get_without_default(name)
+
+
+@lru_cache(maxsize=_KEPT_SCHEMAS)
+def _without(schema: Schema, names: tuple[str, ...]) -> Schema:
+    kept = tuple(field for field in schema.fields if field.name not in names)
+    return replace(schema, fields=kept, optional=False)
+
+
+@dataclass(frozen=True)
+class HeaderFromKey(HeaderFrom, side="key"):
+    """HeaderFrom for fields of the key."""
+
+
+@dataclass(frozen=True)
+class HeaderFromValue(HeaderFrom, side="value"):
+    """HeaderFrom for fields of the value."""
+
+
+@dataclass(frozen=True)
+class HeaderTo(FieldMoves):
+    """Puts the value of each header into a field: one that is there is replaced in its place, others come last.
+
+    In a struct the field has the schema of the header; of a header without one, the schema that its value has by
+    itself. A map without a schema takes the value alone. `move` removes all headers of the name, `copy` none.
+
+    Args:
+        duplicates: what to do with several headers of one name. "last" takes the last one; "list" makes an array of
+            all values in order, of a single one too; "error" raises DataException.
+        missing: what to do without such a header. "skip" leaves the field as it is, or absent; "null" makes it None,
+            and then every field that it puts into a struct is optional (a field that nothing is known of is a string);
+            "error" raises DataException.
+
+    Raises ConfigException if a field is named twice. Raises, when applied, DataException if the key or value is no
+    struct (with a schema) or map (without), or headers that are to be in one list have different schemas.
+    """
+
+    duplicates: str = _LAST
+    missing: str = _SKIP
+    config: ClassVar[ConfigDef] = ConfigDef(
+        _HEADER_NAMES,
+        _FIELD_NAMES,
+        _OPERATION,
+        Property("duplicates", default=_LAST, rule=one_of(_LAST, _LIST, _ERROR), doc="of several headers of one name"),
+        Property("missing", default=_SKIP, rule=one_of(_SKIP, _NULL, _ERROR), doc="without a header of the name"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        twice = next((name for name in self.fields if self.fields.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigException(
+                f"'fields' config has {twice!r} twice: one of two headers would be lost",
+                name="fields",
+                value=list(self.fields),
+            )
+
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
+        """Return the record with the fields and, if they are moved, without the headers."""
+        schema, value = self.source_of(record)
+        found: dict[str, ConnectHeader | None] = {}
+        for field, header in zip(self.fields, self.headers, strict=True):
+            with header_in_errors(header):
+                found.update(self._found(field, header, record.headers, typed=schema is not None))
+        headers = record.headers.duplicate()
+        if self.operation == _MOVE:
+            for name in dict.fromkeys(self.headers):
+                headers.remove(name)
+        if schema is None:
+            return self.with_side(record, None, self._to_map(value, found), headers)
+        updated = self._to_struct(value, found)
+        return self.with_side(record, updated.schema, updated, headers)
+
+    def _found(
+        self, field: str, name: str, headers: ConnectHeaders, *, typed: bool
+    ) -> Mapping[str, ConnectHeader | None]:
+        """Return what to put into a field, None for a null; nothing if the field is to stay."""
+        every = headers.all_with_name(name)
+        if not every and self.missing == _ERROR:
+            raise DataException(f"There is no such header to {self.operation} to field {field!r} of the {self.side}")
+        if not every:
+            return {field: None} if self.missing == _NULL else {}
+        if len(every) > 1 and self.duplicates == _ERROR:
+            raise DataException(f"{len(every)} headers of one name can't all be field {field!r} of the {self.side}")
+        if self.duplicates == _LIST:
+            values = [header.value for header in every]
+            schema = Schema.array(_common_schema(every)) if typed else None
+            return {field: ConnectHeader(name, values, schema)}
+        last = every[-1]
+        return {field: last.with_value(_schema_of(last), last.value) if typed else last}
+
+    def _to_map(self, value: Any, found: Mapping[str, ConnectHeader | None]) -> Mapping[Any, Any]:
+        given = _require_map(value, self.operation)
+        put = {field: None if header is None else header.value for field, header in found.items()}
+        kept = [(name, put.pop(name, each) if isinstance(name, str) else each) for name, each in given.items()]
+        return map_of_distinct([*kept, *put.items()])
+
+    def _to_struct(self, value: Any, found: Mapping[str, ConnectHeader | None]) -> Struct:
+        given = _require_struct(value, self.operation)
+        put = {field: self._field_schema(given.schema, field, header) for field, header in found.items()}
+        updated = Struct(_with_fields(given.schema, tuple(put.items())) if put else given.schema)
+        for field in given.schema.fields:
+            kept = None if field.name in found else given.get_without_default(field.name)
+            if kept is not None:
+                updated.put(field.name, kept)
+        for name, header in found.items():
+            if header is not None:
+                with header_in_errors(header.key):
+                    updated.put(name, header.value)
+        return updated
+
+    def _field_schema(self, schema: Schema, name: str, header: ConnectHeader | None) -> Schema:
+        if header is not None and header.schema is not None:
+            return header.schema.as_optional() if self.missing == _NULL else header.schema
+        field = schema.field(name)
+        return Schema.OPTIONAL_STRING_SCHEMA if field is None else replace(field.schema, optional=True, default=None)
+
+
+def _schema_of(header: ConnectHeader) -> Schema:
+    """Return the schema of a header, or that of its value; of None without a schema, that of optional strings."""
+    if header.schema is not None:
+        return header.schema
+    if header.value is None:
+        return Schema.OPTIONAL_STRING_SCHEMA
+    inferred = STRICT.infer_schema(header.value)
+    if inferred is None:
+        raise DataException(f"A value without a schema, of {type(header.value).__name__}, can't be put into a struct")
+    return inferred
+
+
+def _common_schema(headers: tuple[ConnectHeader, ...]) -> Schema:
+    """Return the schema that all have; optional if that of one is, or if one without a schema is None."""
+    typed = [header for header in headers if not (header.schema is None and header.value is None)]
+    schemas = [_schema_of(header) for header in typed] or [Schema.OPTIONAL_STRING_SCHEMA]
+    is_optional = len(typed) < len(headers) or any(schema.optional for schema in schemas)
+    if is_optional:
+        schemas = [schema.as_optional() for schema in schemas]
+    other = next((schema for schema in schemas if schema != schemas[0]), None)
+    if other is not None:
+        raise DataException(f"Headers of one name can't be one list: their schemas are {schemas[0]} and {other}")
+    return schemas[0]
+
+
+@lru_cache(maxsize=_KEPT_SCHEMAS)
+def _with_fields(schema: Schema, fields: tuple[tuple[str, Schema], ...]) -> Schema:
+    added = dict(fields)
+    kept = [Field(field.name, added.pop(field.name, field.schema)) for field in schema.fields]
+    return replace(schema, fields=(*kept, *(Field(name, each) for name, each in added.items())))
+
+
+@dataclass(frozen=True)
+class HeaderToKey(HeaderTo, side="key"):
+    """HeaderTo for fields of the key."""
+
+
+@dataclass(frozen=True)
+class HeaderToValue(HeaderTo, side="value"):
+    """HeaderTo for fields of the value."""

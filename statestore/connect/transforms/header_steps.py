@@ -9,20 +9,26 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
-from statestore.connect.config import ConfigDef, Property, distinct_values, non_null
+from statestore.connect.config import ConfigDef, ConfigType, Property, distinct_values, non_null
 from statestore.connect.converters.base import COMPAT_MODE, MODE, MODE_PROPERTY, STRICT_MODE, HeaderConverter
-from statestore.connect.converters.conversion import write_headers
 from statestore.connect.headers import ConnectHeaders
 from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import SchemaAndValue
-from statestore.connect.transforms.transformation import HeaderRows, Transformation, list_property
+from statestore.connect.transforms.transformation import HeaderRows, Transformation
+from statestore.connect.typed_headers import write_headers
 from statestore.connect.values.compat import COMPAT
 from statestore.connect.values.strict import STRICT
 from statestore.connect.values.values import Values
 from statestore.format.binary_columns import Flags
 from statestore.format.records.header_lists import add_to_lists, remove_from_lists
 
-_NAMES: Final = list_property("headers", distinct_values, "names of the headers to remove", aliases=("header.names",))
+_NAMES: Final = Property(
+    "headers",
+    ConfigType.LIST,
+    rule=distinct_values,
+    doc="names of the headers to remove",
+    aliases=("header.names",),
+)
 _KAFKAS: Final = ConfigDef(replace(_NAMES, aliases=()), MODE_PROPERTY)
 _VALUES: Final[dict[str, Values]] = {STRICT_MODE: STRICT, COMPAT_MODE: COMPAT}
 NO_TOPIC: Final = ""

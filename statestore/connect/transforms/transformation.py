@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.connect.config import ConfigDef
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.records import ConnectRecord
 from statestore.format.binary_columns import Flags, Integers
@@ -163,11 +163,6 @@ class Step:
 def attribute_of(name: str) -> str:
     """Return the attribute that holds a property."""
     return name.replace(".", "_")
-
-
-def list_property(name: str, rule: Any, doc: str, **facts: Any) -> Property:
-    """Return a property that is a list of names."""
-    return Property(name, ConfigType.LIST, rule=rule, doc=doc, **facts)
 
 
 def _shown(value: Any) -> str:

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.connect import logical_types
-from statestore.connect.instant import Instant
-from statestore.connect.records import ConnectRecord
+from statestore.connect.scalars import Instant
 from statestore.connect.schema import NUMBER_TYPES, LogicalName, Schema, Struct, Type, known_schema
 from statestore.connect.typed_map import map_of_distinct
 from statestore.errors import DataException
@@ -114,11 +113,6 @@ class TypedColumn:
         if not fields:
             return pa.array([None if value is None else {} for value in values], pa.struct([]))
         return pa.StructArray.from_arrays(fields, fields=types, mask=mask)
-
-
-def columns_of(records: Sequence[ConnectRecord], side: str) -> tuple[list[Schema | None], list[Any]]:
-    """Return the schemas and values of one side of records, "key" or "value"."""
-    return [getattr(each, f"{side}_schema") for each in records], [getattr(each, side) for each in records]
 
 
 def schema_of(type_: pa.DataType, *, is_optional: bool = True) -> Schema | None:

@@ -11,29 +11,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from statestore.connect import logical_types
-from statestore.connect.instant import DAY_MS, Instant
-from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
 from statestore.connect.recursion import Steps, call
+from statestore.connect.scalars import DAY_MS, Float32, Float64, Instant, Int32
 from statestore.connect.schema import LogicalName, Schema, SchemaAndValue, Struct, Type, type_of
-from statestore.connect.values.date_text import EPOCH_DAY, days_to_year_month
+from statestore.connect.values.date_text import EPOCH_DAY, days_to_year_month, instant_text
 from statestore.connect.values.number_text import decimal_of, float_text, long_of
-from statestore.connect.values.printing import KafkaStyle, text_of
+from statestore.connect.values.printing import Style, text_of
 from statestore.connect.values.reading import ValueReader
-from statestore.connect.values.values import Values
+from statestore.connect.values.values import Values, Width
 from statestore.errors import DataException
 from statestore.errors.data import NullValueException, NumberFormatException, SchemaBuilderException
 from statestore.errors.readable import shape_of
-
-_Width = TypeVar("_Width", Int8, Int16, Int32, Int64)
 
 DEEPEST_COMPAT: Final = 500
 """Arrays and maps within one another; Java's stack overflows somewhere past a thousand."""
 _FIRST_OF_OUR_ERA_MS: Final = (days_to_year_month(1, 0, is_julian=True) - EPOCH_DAY) * DAY_MS
 _1970_BEFORE_OUR_ERA_MS: Final = (days_to_year_month(1 - 1970, 0, is_julian=True) - EPOCH_DAY) * DAY_MS
-_STYLE: Final = KafkaStyle()
+_STYLE: Final = Style(instant_text, Struct.get)
 
 
 def is_number(value: Any) -> bool:
@@ -64,22 +61,6 @@ class CompatValues(Values):
             return parsed
         return self._long(schema, value) != 0
 
-    def convert_to_byte(self, schema: Schema | None, value: Any) -> Int8 | None:
-        """Return the lowest 8 bits of a value; None for None."""
-        return self._integer(Int8, schema, value)
-
-    def convert_to_short(self, schema: Schema | None, value: Any) -> Int16 | None:
-        """Return the lowest 16 bits of a value; None for None."""
-        return self._integer(Int16, schema, value)
-
-    def convert_to_integer(self, schema: Schema | None, value: Any) -> Int32 | None:
-        """Return the lowest 32 bits of a value; None for None."""
-        return self._integer(Int32, schema, value)
-
-    def convert_to_long(self, schema: Schema | None, value: Any) -> Int64 | None:
-        """Return the lowest 64 bits of a value; None for None."""
-        return self._integer(Int64, schema, value)
-
     def convert_to_float(self, schema: Schema | None, value: Any) -> Float32 | None:
         """Return the nearest float to the nearest double, infinity if there is none; None for None."""
         if value is None or isinstance(value, Float32):
@@ -96,7 +77,7 @@ class CompatValues(Values):
 
     def convert_to_date(self, schema: Schema | None, value: Any) -> Instant:
         """Return a date; an instant without a schema is returned as it is, time of the day and all."""
-        found = self._temporal(value)
+        found = self._read(value)
         if isinstance(found, Instant):
             if schema is None or schema.name == LogicalName.DATE:
                 return found
@@ -106,7 +87,7 @@ class CompatValues(Values):
 
     def convert_to_time(self, schema: Schema | None, value: Any) -> Instant:
         """Return a time; an instant without a schema is returned as it is, date and all."""
-        found = self._temporal(value)
+        found = self._read(value)
         if isinstance(found, Instant):
             if schema is None or schema.name == LogicalName.TIME:
                 return found
@@ -118,7 +99,7 @@ class CompatValues(Values):
 
     def convert_to_timestamp(self, schema: Schema | None, value: Any) -> Instant:
         """Return a timestamp."""
-        found = self._temporal(value)
+        found = self._read(value)
         if isinstance(found, Instant):
             if schema is None or schema.name == LogicalName.TIMESTAMP:
                 return found
@@ -179,13 +160,9 @@ class CompatValues(Values):
                 return long_of(decimal_of(value))
             except NumberFormatException as cause:
                 raise refusal(value, "a number" if schema is None else schema) from cause
-        if isinstance(value, Instant) and schema is not None:
-            if schema.name == LogicalName.DATE:
-                return Int32.wrapped(logical_types.date_to_days(value))
-            if schema.name == LogicalName.TIME:
-                return logical_types.time_to_milliseconds(value)
-            if schema.name == LogicalName.TIMESTAMP:
-                return value.epoch_ms
+        if isinstance(value, Instant) and schema is not None and schema.name in logical_types.ORDINALS:
+            number = logical_types.ORDINALS[schema.name][0](value)
+            return Int32.wrapped(number) if schema.name == LogicalName.DATE else number
         raise refusal(value, "a number" if schema is None else schema)
 
     def _double(self, schema: Schema | None, value: Any) -> float:
@@ -201,7 +178,7 @@ class CompatValues(Values):
         except OverflowError:  # an integer of a thousand bits
             return math.copysign(math.inf, value)
 
-    def _integer(self, width: type[_Width], schema: Schema | None, value: Any) -> _Width | None:
+    def _integer(self, width: type[Width], schema: Schema | None, value: Any) -> Width | None:
         if value is None or isinstance(value, width):
             return value
         return width.wrapped(self._long(schema, value))
@@ -219,11 +196,11 @@ class CompatValues(Values):
             return decimal_of(value)
         raise refusal(value, schema)
 
-    def _temporal(self, value: Any) -> Any:
+    def _read(self, value: Any) -> Any:
         return self._parsed(value) if isinstance(value, str) else required(value)
 
     def _container(self, value: Any, classes: tuple[type, ...], target: Schema) -> Any:
-        found = self._parsed(value) if isinstance(value, str) else required(value)
+        found = self._read(value)
         if not isinstance(found, classes):
             raise refusal(found, target)
         return found

@@ -8,16 +8,19 @@ Source: `SimpleDateFormat.parse` and `format`, `DecimalFormat.parse`, `Gregorian
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
-from statestore.connect.instant import DAY_MS, Instant
-from statestore.connect.numbers import Int32, Int64, in_range
+from statestore.connect.scalars import DAY_MS, Instant, Int32, Int64, in_range
 from statestore.connect.schema import Schema
-from statestore.connect.values.number_text import is_digit, long_of
+from statestore.connect.values.number_text import long_of
 
-_INFINITY: Final = "\u221e"
-_NOT_A_NUMBER: Final = "NaN"
+_DIGIT: Final = r"[^\D\U00010000-\U0010ffff]"
+"""A digit of any script; those beyond 16 bits are no digits to Java."""
+_NUMBER: Final = re.compile(
+    rf"NaN|(?P<sign>-?)(?:(?P<infinity>\u221e)|(?P<digits>{_DIGIT}+)(?:E(?P<exponent>-?{_DIGIT}+))?)"
+)
 _MOST_LONG_DIGITS: Final = 19
 _BLANKS: Final = " \t"
 _GREGORIAN_FROM: Final = 577_736  # 1582-10-15, in days since the day before 0001-01-01
@@ -98,41 +101,17 @@ def _fields(text: str, kind: DateFormat) -> dict[str, int] | None:
 
 def _number(text: str, place: int) -> tuple[int, int] | None:
     """Return a number of 32 bits and where it ends: digits of any script, Java's exponent, NaN or an infinity."""
-    if text.startswith(_NOT_A_NUMBER, place):
-        return 0, place + len(_NOT_A_NUMBER)
-    is_negative = text.startswith("-", place)
-    place += is_negative
-    if text.startswith(_INFINITY, place):
-        return (-_INT32_MOST - 1 if is_negative else _INT32_MOST), place + 1
-    end = _end_of_digits(text, place)
-    if end == place:
+    found = _NUMBER.match(text, place)
+    if found is None:
         return None
-    digits = _digits(text[place:end])
-    exponent, end = _exponent(text, end)
-    return _int32(digits, exponent, is_negative=is_negative), end
-
-
-def _exponent(text: str, place: int) -> tuple[int, int]:
-    """Return the exponent at a place and where it ends; 0 and the same place if there is none."""
-    if not text.startswith("E", place):
-        return 0, place
-    is_negative = text.startswith("-", place + 1)
-    start = place + 1 + is_negative
-    end = _end_of_digits(text, start)
-    if end == start:
-        return 0, place
-    value = int(_digits(text[start:end]) or "0") * (-1 if is_negative else 1)
-    return (int(Int32.wrapped(value)), end) if in_range(value, Int64.bits) else (0, place)
-
-
-def _end_of_digits(text: str, place: int) -> int:
-    while place < len(text) and is_digit(text[place]):
-        place += 1
-    return place
-
-
-def _digits(text: str) -> str:
-    return "".join(str(int(digit)) for digit in text).lstrip("0")
+    is_negative = found["sign"] == "-"
+    if found["digits"] is None:
+        infinity = -_INT32_MOST - 1 if is_negative else _INT32_MOST
+        return (infinity if found["infinity"] else 0), found.end()
+    exponent, end = int(found["exponent"] or 0), found.end()
+    if not in_range(exponent, Int64.bits):
+        exponent, end = 0, found.end("digits")
+    return _int32(str(int(found["digits"])), Int32.wrapped(exponent), is_negative=is_negative), end
 
 
 def _int32(digits: str, exponent: int, *, is_negative: bool) -> int:
@@ -212,8 +191,8 @@ def timestamp_text(epoch_ms: int) -> str:
     return f"{date_text(epoch_ms)}T{time_text(epoch_ms)}"
 
 
-def instant_text(value: Instant) -> str:
-    """Return an instant as Kafka prints it, whatever its schema."""
+def instant_text(schema: object, value: Instant) -> str:
+    """Return an instant as Kafka prints it: its schema does not matter."""
     kind = format_for(value)
     if kind is TIME:
         return time_text(value.epoch_ms)

@@ -7,19 +7,17 @@ import re
 from decimal import ROUND_DOWN, Decimal
 from typing import Any, Final, TypeVar
 
-from statestore.connect.instant import DAY_MS, Instant
-from statestore.connect.logical_types import date_to_days, scale_of, time_to_milliseconds
-from statestore.connect.numbers import Float32, Float64, in_range
+from statestore.connect.logical_types import ORDINALS, scale_of
+from statestore.connect.scalars import DAY_MS, Float32, Float64, Instant, in_range
 from statestore.connect.schema import LogicalName, Schema, Type
 from statestore.connect.values.compat import is_number, refusal
 from statestore.connect.values.date_text import EPOCH_DAY, date_text, days_to_year_month, time_text, timestamp_text
-from statestore.connect.values.number_text import EXACT, decimal_of, float32_of, float_text
+from statestore.connect.values.number_text import EXACT, NOT_FINITE, decimal_of, float32_of, float_text
 from statestore.errors.data import NumberFormatException
 from statestore.errors.readable import shape_of
 
 _Float = TypeVar("_Float", Float32, Float64)
 
-TEMPORAL_NAMES: Final = (LogicalName.DATE, LogicalName.TIME, LogicalName.TIMESTAMP)
 TEMPORAL: Final = re.compile(
     r"(?P<date>-?[0-9]{4,9}-[0-9]{2}-[0-9]{2})(?:T(?P<at>[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3})Z)?"
     r"|(?P<time>[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3})Z"
@@ -30,7 +28,6 @@ _MOST_DIGITS: Final = 100_000
 _INTEGER_DIGITS: Final = 20
 _FLOAT_DIGITS: Final[dict[type, int]] = {Float32: 9, Float64: 17}
 """So many digits are the most that Java writes for a float."""
-_WITHOUT_DIGITS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def exact_decimal(value: Any) -> Decimal | None:
@@ -63,11 +60,7 @@ def exact_integer(schema: Schema | None, value: Any, bits: int) -> int:
 
 
 def _instant_number(schema: Schema | None, value: Instant) -> Decimal | None:
-    if schema is None or schema.name not in TEMPORAL_NAMES:
-        return None
-    if schema.name == LogicalName.DATE:
-        return Decimal(date_to_days(value))
-    return Decimal(time_to_milliseconds(value) if schema.name == LogicalName.TIME else value.epoch_ms)
+    return None if schema is None or schema.name not in ORDINALS else Decimal(ORDINALS[schema.name][0](value))
 
 
 def exact_float(schema: Schema | None, value: Any, width: type[_Float]) -> _Float:
@@ -75,8 +68,8 @@ def exact_float(schema: Schema | None, value: Any, width: type[_Float]) -> _Floa
 
     A text or decimal with no more digits than a float's text has is its nearest float; a whole number has to be one.
     """
-    if isinstance(value, str) and value in _WITHOUT_DIGITS:
-        return width(_WITHOUT_DIGITS[value])
+    if isinstance(value, str) and value in NOT_FINITE:
+        return width(NOT_FINITE[value])
     if isinstance(value, float):
         found = width(value)
         if found != value and value == value:
@@ -126,23 +119,20 @@ def exact_instant(schema: Schema | None, value: Any, target: str) -> Instant:
     if isinstance(value, str):
         found = instant_of(value, target)
         if found is not None:
-            return fitting(found, target)
+            return _fitting(found, target)
     elif isinstance(value, Instant):
         if schema is not None and (
-            schema.name not in TEMPORAL_NAMES or {schema.name, target} == {LogicalName.DATE, LogicalName.TIME}
+            schema.name not in ORDINALS or {schema.name, target} == {LogicalName.DATE, LogicalName.TIME}
         ):
             raise refusal(value, target)
-        return fitting(value, target)
+        return _fitting(value, target)
     number = exact_integer(None, value, 64 if target == LogicalName.TIMESTAMP else 32)
-    return fitting(Instant(number * DAY_MS if target == LogicalName.DATE else number), target)
+    return ORDINALS[target][1](number)
 
 
-def fitting(value: Instant, target: str) -> Instant:
-    """Return an instant. Raises DataException if it has a time of the day as a date, or a date as a time."""
-    if target == LogicalName.DATE:
-        date_to_days(value)
-    elif target == LogicalName.TIME:
-        time_to_milliseconds(value)
+def _fitting(value: Instant, target: str) -> Instant:
+    """Return an instant. Raises DataException for a date with a time of the day, and for a time with a date."""
+    ORDINALS[target][0](value)
     return value
 
 
@@ -156,7 +146,7 @@ def lossless_text(schema: Schema | None, value: Instant) -> str:
         return date_text(ms)
     if name == LogicalName.TIME and 0 <= ms < DAY_MS:
         return time_text(ms)
-    if name in TEMPORAL_NAMES or ms < 0:
+    if name in ORDINALS or ms < 0:
         return timestamp_text(ms)
     if ms < DAY_MS:
         return time_text(ms)
@@ -164,9 +154,9 @@ def lossless_text(schema: Schema | None, value: Instant) -> str:
 
 
 def instant_of(text: str, target: str | None = None) -> Instant | None:
-    """Return the instant whose date, time or both a text is, exactly as `lossless_text` writes them; else None.
+    """Return the instant of a date, a time or both, if the text is exactly what `lossless_text` writes; else None.
 
-    A time alone is no date or timestamp, if `target` is the name of one: Kafka prints those before 1970-01-02 so.
+    A time alone counts only if `target` is None or a time: Kafka prints all instants before 1970-01-02 as times.
     """
     match = TEMPORAL.fullmatch(text)
     if match is None:

@@ -7,22 +7,25 @@ Source: `Float.toString`, `Double.toString` (of JDK 19 and later: the fewest dig
 from __future__ import annotations
 
 import math
+import re
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_DOWN, Context, Decimal
 from typing import Final
 
 from statestore.connect.logical_types import scale_of
-from statestore.connect.numbers import Float32, Int32, Int64, in_range
+from statestore.connect.scalars import Float32, Int32, Int64, in_range
 from statestore.errors import DataException
 from statestore.errors.data import NumberFormatException
 from statestore.errors.readable import shape_of
 
 EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_DOWN)
 """Rounds nothing that Java's scales, of 32 bits, can hold."""
-_MOST_EXPONENT_DIGITS: Final = 10
+_NUMBER: Final = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+))?")
 _TWO_TO_64: Final = Decimal(1 << 64)
 _TWO_TO_128: Final = 2.0**128
 _LEAST_NORMAL_FLOAT32: Final = 2.0**-126
 _LEAST_FLOAT32: Final = 2.0**-149
+NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""Java's words for the floats that have no digits."""
 _PLAIN_EXPONENTS: Final = range(-3, 7)
 
 
@@ -31,46 +34,17 @@ def decimal_of(text: str) -> Decimal:
 
     Raises NumberFormatException if it is not one, or has an exponent or a scale that 32 bits do not hold.
     """
-    sign, digits, exponent = _split(text)
-    whole, point, fraction = digits.partition(".")
-    if not whole + fraction or not _are_digits(whole) or not _are_digits(fraction):
+    found = _NUMBER.fullmatch(text)
+    if found is None or not (text.isascii() or max(text) <= "\uffff"):
         raise _no_number(text)
-    power = _exponent(exponent, text) if exponent is not None else 0
+    sign, whole, fraction, exponent = found.groups(default="")
+    power = Decimal(exponent) if exponent else 0  # an int would refuse more than 4,300 digits, even if they are zeros
+    if not (whole or fraction) or not in_range(power, Int32.bits):
+        raise _no_number(text)
     if power and not in_range(len(fraction) - power, Int32.bits):
         raise _no_number(text)
-    value = Decimal(f"{sign}{_latin(whole)}{point}{_latin(fraction)}E{power}")
-    return value if value else value.copy_abs()  # Java's decimals know no zero below zero
-
-
-def _split(text: str) -> tuple[str, str, str | None]:
-    """Return sign, digits with a point, and what is behind the exponent's letter, None if there is none."""
-    sign = text[:1] if text[:1] in ("+", "-") else ""
-    rest = text[len(sign) :]
-    places = [place for place in (rest.find("e"), rest.find("E")) if place >= 0]
-    if not places:
-        return sign, rest, None
-    return sign, rest[: min(places)], rest[min(places) + 1 :]
-
-
-def _exponent(text: str, number: str) -> int:
-    sign = text[:1] if text[:1] in ("+", "-") else ""
-    digits = text[len(sign) :]
-    if not digits or not _are_digits(digits):
-        raise _no_number(number)
-    significant = _latin(digits).lstrip("0")
-    if len(significant) > _MOST_EXPONENT_DIGITS or not in_range(
-        value := int(f"{sign}{significant or '0'}"), Int32.bits
-    ):
-        raise _no_number(number)
-    return value
-
-
-def _are_digits(text: str) -> bool:
-    return not text or (text.isdecimal() and (text.isascii() or max(text) <= "\uffff"))
-
-
-def _latin(digits: str) -> str:
-    return digits if digits.isascii() else "".join(str(int(digit)) for digit in digits)
+    value = Decimal(f"{sign}{whole}.{fraction}E{int(power)}")
+    return value if value else value.copy_abs()  # Java's decimals have no negative zero
 
 
 def is_digit(character: str) -> bool:

@@ -1,6 +1,6 @@
 """The text of a value: what Kafka prints, and how strict conversions differ from it.
 
-Containers that are open are a list, not calls of a function, so that depth costs no stack; it is limited all the same.
+Open containers are kept in a list instead of nested function calls, so that depth costs no stack. It is limited too.
 
 Source: `Values.convertToString`.
 """
@@ -8,39 +8,24 @@ Source: `Values.convertToString`.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any
 
-from statestore.connect.instant import Instant
 from statestore.connect.recursion import too_deep
+from statestore.connect.scalars import Instant
 from statestore.connect.schema import Schema, Struct
-from statestore.connect.values.date_text import instant_text
 from statestore.connect.values.number_text import decimal_text, float_text
 from statestore.errors import DataException
 
 
-class Style(Protocol):
-    """What prints in more than one way."""
+@dataclass(frozen=True)
+class Style:
+    """What prints differently in the two modes: the text of a point in time, and the value of a struct's field."""
 
-    def instant_text(self, schema: Schema | None, value: Instant) -> str:
-        """Return the text of a point in time."""
-
-    def field_of(self, struct: Struct, name: str) -> Any:
-        """Return the value of a struct's field that is printed."""
-
-
-class KafkaStyle:
-    """An instant's text depends on its value alone; fields that were not given print as their defaults."""
-
-    def instant_text(self, schema: Schema | None, value: Instant) -> str:
-        """Return the text of a point in time."""
-        return instant_text(value)
-
-    def field_of(self, struct: Struct, name: str) -> Any:
-        """Return the value of a struct's field that is printed."""
-        return struct.get(name)
+    instant_text: Callable[[Schema | None, Instant], str]
+    field_of: Callable[[Struct, str], Any]
 
 
 @dataclass(frozen=True)
@@ -127,7 +112,10 @@ def _scalar_text(schema: Schema | None, value: Any, style: Style, *, is_within: 
     if isinstance(value, float):
         return float_text(value)
     if isinstance(value, int):
-        return _integer_text(value)
+        try:
+            return str(int(value))
+        except ValueError as cause:  # Python limits the digits
+            raise DataException(f"an integer of {value.bit_length()} bits is too large to print") from cause
     if isinstance(value, Decimal):
         return decimal_text(value)
     if isinstance(value, bytes | bytearray | memoryview):
@@ -136,13 +124,6 @@ def _scalar_text(schema: Schema | None, value: Any, style: Style, *, is_within: 
     if isinstance(value, Instant):
         return style.instant_text(schema, value)
     raise DataException(f"Failed to serialize unexpected value type {type(value).__name__}")
-
-
-def _integer_text(value: int) -> str:
-    try:
-        return str(int(value))
-    except ValueError as cause:  # Python's limit of digits
-        raise DataException(f"an integer of {value.bit_length()} bits is too large to print") from cause
 
 
 def _quoted(text: str) -> str:

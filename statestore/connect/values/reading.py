@@ -15,9 +15,9 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
 from statestore.connect import logical_types
-from statestore.connect.numbers import Float64, Int8, Int16, Int32, Int64, in_range
 from statestore.connect.recursion import too_deep
-from statestore.connect.schema import Schema, SchemaAndValue, Type
+from statestore.connect.scalars import Float64, Int8, Int64, in_range
+from statestore.connect.schema import INTEGER_TYPES, NUMBER_TYPES, Schema, SchemaAndValue
 from statestore.connect.typed_map import identity_of, map_of_distinct
 from statestore.connect.values.date_text import LONGEST, temporal_of
 from statestore.connect.values.number_text import decimal_of, float32_of, is_digit
@@ -35,12 +35,7 @@ _LITERALS: Final = {
     "true": SchemaAndValue(Schema.BOOLEAN_SCHEMA, True),
     "false": SchemaAndValue(Schema.BOOLEAN_SCHEMA, False),
 }
-_INTEGERS: Final[tuple[tuple[type[Int8 | Int16 | Int32 | Int64], Schema], ...]] = (
-    (Int8, Schema.INT8_SCHEMA),
-    (Int16, Schema.INT16_SCHEMA),
-    (Int32, Schema.INT32_SCHEMA),
-    (Int64, Schema.INT64_SCHEMA),
-)
+_INTEGERS: Final = [(number, Schema(known)) for known, number in INTEGER_TYPES.items()]
 _BEGINS: Final = {"[": "]", "{": "}"}
 _DIGITS_OF_ALL_INT64: Final = 18
 """So many digits are within 64 bits, whatever they are."""
@@ -50,7 +45,7 @@ _TOKENS_OF_TIME: Final = 4
 """So many tokens follow the first one of a time whose colons are not escaped."""
 _MOST_OPEN: Final = 2000
 """Containers within one another, closed or not. Java's stack overflows somewhere past a thousand."""
-_NUMBERS_BY_SIZE: Final = (Type.INT8, Type.INT16, Type.INT32, Type.INT64, Type.FLOAT32, Type.FLOAT64)
+_NUMBERS_BY_SIZE: Final = list(NUMBER_TYPES)
 """A number of a type can be one of each that follows."""
 
 

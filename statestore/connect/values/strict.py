@@ -17,36 +17,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from statestore.connect import logical_types
-from statestore.connect.instant import Instant
-from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
 from statestore.connect.recursion import Steps, call
+from statestore.connect.scalars import Float32, Float64, Instant, Int64
 from statestore.connect.schema import LogicalName, Schema, SchemaAndValue, Struct, Type, type_of, validate_value
 from statestore.connect.values.compat import aligned, refusal, required
 from statestore.connect.values.exact import exact_float, exact_instant, exact_integer, exact_scale, lossless_text
-from statestore.connect.values.printing import text_of
+from statestore.connect.values.printing import Style, text_of
 from statestore.connect.values.reading import ValueReader
 from statestore.connect.values.typed_text import value_of
-from statestore.connect.values.values import Values
+from statestore.connect.values.values import Values, Width
 from statestore.errors import DataException
-
-_Width = TypeVar("_Width", Int8, Int16, Int32, Int64)
 
 DEEPEST_STRICT: Final = 100
 _BOOLEANS: Final = {"true": True, "false": False}
-
-
-class _LosslessStyle:
-    def instant_text(self, schema: Schema | None, value: Instant) -> str:
-        return lossless_text(schema, value)
-
-    def field_of(self, struct: Struct, name: str) -> Any:
-        return struct.get_without_default(name)
-
-
-_STYLE: Final = _LosslessStyle()
+_STYLE: Final = Style(lossless_text, Struct.get_without_default)
 
 
 class StrictValues(Values):
@@ -63,21 +50,8 @@ class StrictValues(Values):
             raise refusal(value, Type.BOOLEAN)
         return number == 1
 
-    def convert_to_byte(self, schema: Schema | None, value: Any) -> Int8 | None:
-        """Return an integer of 8 bits."""
-        return _integer(Int8, schema, value)
-
-    def convert_to_short(self, schema: Schema | None, value: Any) -> Int16 | None:
-        """Return an integer of 16 bits."""
-        return _integer(Int16, schema, value)
-
-    def convert_to_integer(self, schema: Schema | None, value: Any) -> Int32 | None:
-        """Return an integer of 32 bits."""
-        return _integer(Int32, schema, value)
-
-    def convert_to_long(self, schema: Schema | None, value: Any) -> Int64 | None:
-        """Return an integer of 64 bits."""
-        return _integer(Int64, schema, value)
+    def _integer(self, width: type[Width], schema: Schema | None, value: Any) -> Width | None:
+        return None if value is None else width(exact_integer(schema, value, width.bits))
 
     def convert_to_float(self, schema: Schema | None, value: Any) -> Float32 | None:
         """Return a float of single precision, which 0.1 of double precision is not."""
@@ -159,10 +133,6 @@ class StrictValues(Values):
         """Return a schema that a value follows, elements too; None if there is none. An instant is a timestamp."""
         found: Schema | None = call(_inferred, value, deepest=DEEPEST_STRICT + 1)
         return found
-
-
-def _integer(width: type[_Width], schema: Schema | None, value: Any) -> _Width | None:
-    return None if value is None else width(exact_integer(schema, value, width.bits))
 
 
 def _follows(schema: Schema | None, value: Any) -> bool:

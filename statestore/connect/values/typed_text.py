@@ -15,15 +15,15 @@ import base64
 import binascii
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any, Final
 
-from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
+from statestore.connect.logical_types import ORDINALS
 from statestore.connect.recursion import Steps, call, too_deep
-from statestore.connect.schema import LogicalName, Schema, SchemaAndValue, Struct, Type
+from statestore.connect.scalars import Float32, Float64
+from statestore.connect.schema import INTEGER_TYPES, LogicalName, Schema, SchemaAndValue, Struct, Type
 from statestore.connect.typed_map import TypedMap, map_of_distinct
 from statestore.connect.values.compat import refusal
-from statestore.connect.values.exact import TEMPORAL, TEMPORAL_NAMES, exact_float, exact_integer, instant_of
+from statestore.connect.values.exact import TEMPORAL, exact_float, exact_integer, instant_of
 from statestore.connect.values.number_text import decimal_of, decimal_text
 from statestore.errors import DataException
 from statestore.errors.readable import shape_of
@@ -31,12 +31,6 @@ from statestore.errors.readable import shape_of
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 _BARE: Final = re.compile(r'[^ \t\r\n,:{}\[\]"\\]+')
 _PLAIN: Final = re.compile(r'[^"\\]+')
-_INTEGERS: Final[dict[Type, type[Int8 | Int16 | Int32 | Int64]]] = {
-    Type.INT8: Int8,
-    Type.INT16: Int16,
-    Type.INT32: Int32,
-    Type.INT64: Int64,
-}
 _CONTAINERS: Final = (Type.ARRAY, Type.MAP, Type.STRUCT)
 
 Guess = Callable[[str], SchemaAndValue | None]
@@ -46,7 +40,7 @@ Guess = Callable[[str], SchemaAndValue | None]
 def value_of(schema: Schema, text: str, guess: Guess, *, deepest: int) -> Any:
     """Return the value of a schema that a text stands for; `guess` is for elements without a schema."""
     if schema.type not in _CONTAINERS:
-        return text if _is_string(schema) else _scalar(schema, text)
+        return text if schema.type is Type.STRING else _scalar(schema, text)
     reader = _Reader(text, guess, deepest=deepest)
     found = call(reader.read, schema, deepest=deepest + 1)
     if reader.place != len(text):
@@ -54,15 +48,11 @@ def value_of(schema: Schema, text: str, guess: Guess, *, deepest: int) -> Any:
     return found
 
 
-def _is_string(schema: Schema) -> bool:
-    return schema.type is Type.STRING
-
-
 def _scalar(schema: Schema, text: str) -> Any:
     """Return the value of a text that is neither a string nor a container's."""
     if schema.name == LogicalName.DECIMAL:
         return decimal_of(text)
-    if schema.name in TEMPORAL_NAMES:
+    if schema.name in ORDINALS:
         found = instant_of(text, schema.name)
         if found is None:
             raise refusal(text, schema)
@@ -76,8 +66,8 @@ def _scalar(schema: Schema, text: str) -> Any:
             return base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError) as cause:
             raise refusal(text, schema) from cause
-    if schema.type in _INTEGERS:
-        kind = _INTEGERS[schema.type]
+    if schema.type in INTEGER_TYPES:
+        kind = INTEGER_TYPES[schema.type]
         return kind(exact_integer(None, text, kind.bits))
     return exact_float(None, text, Float32) if schema.type is Type.FLOAT32 else exact_float(None, text, Float64)
 
@@ -118,11 +108,11 @@ class _Reader:
             return (yield from self._map(schema.key_schema, schema.value_schema))
         if schema.type is Type.STRUCT:
             return (yield from self._struct(schema))
-        if _is_string(schema):
+        if schema.type is Type.STRING:
             return self._quoted()
         if schema.type is Type.BYTES and schema.name != LogicalName.DECIMAL:
             return _scalar(schema, self._quoted())
-        text = self._temporal() if schema.name in TEMPORAL_NAMES else self._bare()
+        text = self._temporal() if schema.name in ORDINALS else self._bare()
         self.place += len(text)
         return _scalar(schema, text)
 
@@ -228,11 +218,7 @@ class _Reader:
         self.place += len(text)
         if found is not None and not isinstance(found.value, str):
             return found.value
-        return _written_decimal(text)
-
-
-def _written_decimal(text: str) -> Decimal:
-    value = decimal_of(text)
-    if decimal_text(value) != text:
-        raise refusal(text, "a value without a schema")
-    return value
+        value = decimal_of(text)
+        if decimal_text(value) != text:
+            raise refusal(text, "a value without a schema")
+        return value

@@ -8,12 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
-from statestore.connect.instant import Instant
-from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
+from statestore.connect.scalars import Float32, Float64, Instant, Int8, Int16, Int32, Int64
 from statestore.connect.schema import Schema, SchemaAndValue, Struct
 from statestore.connect.values.date_text import format_for
+
+Width = TypeVar("Width", Int8, Int16, Int32, Int64)
 
 
 class Values(ABC):
@@ -26,21 +27,21 @@ class Values(ABC):
     def convert_to_boolean(self, schema: Schema | None, value: Any) -> bool | None:
         """Return a value as a boolean."""
 
-    @abstractmethod
     def convert_to_byte(self, schema: Schema | None, value: Any) -> Int8 | None:
-        """Return a value as an integer of 8 bits."""
+        """Return a value as an integer of 8 bits, None for None: COMPAT its lowest 8 bits, STRICT one that fits."""
+        return self._integer(Int8, schema, value)
 
-    @abstractmethod
     def convert_to_short(self, schema: Schema | None, value: Any) -> Int16 | None:
-        """Return a value as an integer of 16 bits."""
+        """Return a value as an integer of 16 bits, None for None: COMPAT its lowest 16 bits, STRICT one that fits."""
+        return self._integer(Int16, schema, value)
 
-    @abstractmethod
     def convert_to_integer(self, schema: Schema | None, value: Any) -> Int32 | None:
-        """Return a value as an integer of 32 bits."""
+        """Return a value as an integer of 32 bits, None for None: COMPAT its lowest 32 bits, STRICT one that fits."""
+        return self._integer(Int32, schema, value)
 
-    @abstractmethod
     def convert_to_long(self, schema: Schema | None, value: Any) -> Int64 | None:
-        """Return a value as an integer of 64 bits."""
+        """Return a value as an integer of 64 bits, None for None: COMPAT its lowest 64 bits, STRICT one that fits."""
+        return self._integer(Int64, schema, value)
 
     @abstractmethod
     def convert_to_float(self, schema: Schema | None, value: Any) -> Float32 | None:
@@ -89,6 +90,9 @@ class Values(ABC):
     @abstractmethod
     def infer_schema(self, value: Any) -> Schema | None:
         """Return a schema that a value follows, None if there is none."""
+
+    def _integer(self, width: type[Width], schema: Schema | None, value: Any) -> Width | None:
+        raise NotImplementedError
 
     def date_format_for(self, value: Instant) -> str:
         """Return the pattern that Kafka prints an instant with, as `SimpleDateFormat` has it."""

@@ -27,8 +27,8 @@ from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.registry import header_converter
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.header import header_in_errors
-from statestore.connect.instant import Instant
 from statestore.connect.logical_types import scale_of_schema
+from statestore.connect.scalars import Instant
 from statestore.connect.schema import LOGICAL_TYPES, LogicalName, Schema, Struct, Type, known_schema
 from statestore.connect.transforms.typed_columns import type_of_schema
 from statestore.connect.values.compat import COMPAT

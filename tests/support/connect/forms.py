@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any
 
 from statestore.connect.header import ConnectHeader
-from statestore.connect.instant import Instant
-from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64, in_range
+from statestore.connect.scalars import Float32, Float64, Instant, Int8, Int16, Int32, Int64, in_range
 from statestore.connect.schema import Field, Schema, SchemaAndValue, Struct, Type
 from statestore.connect.typed_map import TypedMap
 

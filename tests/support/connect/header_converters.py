@@ -10,8 +10,7 @@ from typing import Any
 
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.json import JsonConverter
-from statestore.connect.converters.simple import ByteArrayConverter
-from statestore.connect.converters.string import StringConverter
+from statestore.connect.converters.simple import ByteArrayConverter, StringConverter
 from tests.support.connect.forms import (
     Character,
     Json,

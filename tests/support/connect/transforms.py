@@ -8,7 +8,7 @@ from typing import Any
 from statestore.connect.headers import ConnectHeaders
 from statestore.connect.records import ConnectRecord, SourceRecord
 from statestore.connect.transforms.connector_config import PREDICATES, TRANSFORMATIONS
-from statestore.connect.transforms.header_from import HeaderFrom
+from statestore.connect.transforms.field_moves import HeaderFrom
 from statestore.connect.transforms.transformation import Predicate
 from tests.support.connect.forms import Json, decode_schema, decode_value, encode_headers, encode_schema, encode_value
 from tests.support.connect.running import error_name

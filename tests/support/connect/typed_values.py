@@ -8,8 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from statestore.connect.instant import DAY_MS, Instant
-from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
+from statestore.connect.scalars import DAY_MS, Float32, Float64, Instant, Int8, Int16, Int32, Int64
 from statestore.connect.schema import Field, Schema, SchemaAndValue, Struct, Type
 from statestore.connect.typed_map import TypedMap
 

@@ -19,12 +19,10 @@ from statestore.connect.config import ConfigDef, Property
 from statestore.connect.converters.avro.avro_schema import AvroType, avro_type_of, library, schema_to_avro
 from statestore.connect.converters.avro.avro_values import AvroCodec
 from statestore.connect.converters.base import HeaderConverter
-from statestore.connect.converters.json_reading import PayloadReader
 from statestore.connect.converters.json_schema import SchemaReader, schema_to_json
 from statestore.connect.converters.json_text import read_json, write_json
-from statestore.connect.converters.json_writing import PayloadWriter
+from statestore.connect.converters.json_values import PayloadReader, PayloadWriter
 from statestore.connect.header import header_in_errors
-from statestore.connect.recursion import settle
 from statestore.connect.schema import Schema, SchemaAndValue, Struct
 from statestore.connect.values.strict import STRICT
 from statestore.errors import DataException
@@ -106,7 +104,7 @@ def _files() -> AvroCodec:
 
 def _file(avro: Any, schema: Schema, datum: bytes) -> bytes:
     avro_json = write_json(avro)
-    connect_json = write_json(schema_to_json(schema, _write_default))
+    connect_json = write_json(schema_to_json(schema, _WRITER.write))
     metadata = {_AVRO_SCHEMA: avro_json, _AVRO_CODEC: b"null", _CONNECT_SCHEMA: connect_json}
     sync = hashlib.md5(avro_json, usedforsecurity=False).digest()
     parts = {"magic": _MAGIC, "metadata": metadata, "sync": sync, "count": 1, "datum": datum, "end": sync}
@@ -141,13 +139,5 @@ def _read_schema(data: bytes) -> Any:
     return read_json(data, strict=True)
 
 
-def _write_default(schema: Schema, default: Any) -> Any:
-    return settle(_DEFAULTS_WRITER.write(schema, default))
-
-
-def _read_default(schema: Schema, node: Any) -> Any:
-    return settle(PayloadReader(strict=True, replace_null=False).read(schema, node))
-
-
-_DEFAULTS_WRITER: Final = PayloadWriter(strict=True, replace_null=False, decimals_are_numbers=False)
-_SCHEMAS: Final = SchemaReader(_read_default, strict=True)
+_WRITER: Final = PayloadWriter(strict=True, replace_null=False, decimals_are_numbers=False)
+_SCHEMAS: Final = SchemaReader(PayloadReader(strict=True, replace_null=False).read, strict=True)

@@ -1,7 +1,7 @@
 """Values in Avro's binary encoding under a schema of their own, as fastavro has them: records as dicts.
 
 What one schema wrote, another one can read, by Avro's rules of schema resolution. Schemas may come from anywhere, so
-they are bounded as `avro_bounds` says, and values of one that holds itself as `avro_nesting` does. Beside what
+they and the values of those that hold themselves are bounded as `avro_bounds` says. Beside what
 `avro_values` says fastavro takes any byte but 0 for true here, negative places in an enum for those from its end, and
 the last of equal keys.
 
@@ -18,8 +18,13 @@ from functools import lru_cache
 from io import BytesIO
 from typing import Any, Final
 
-from statestore.connect.converters.avro.avro_bounds import RESOLUTION_FACTS, check_bounds, facts_of
-from statestore.connect.converters.avro.avro_nesting import check_nesting, check_value_nesting
+from statestore.connect.converters.avro.avro_bounds import (
+    RESOLUTION_FACTS,
+    check_bounds,
+    check_nesting,
+    check_value_nesting,
+    facts_of,
+)
 from statestore.connect.converters.avro.avro_schema import library, library_errors
 from statestore.connect.recursion import settle
 from statestore.errors import DataException

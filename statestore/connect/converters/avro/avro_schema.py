@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Final
 
-from statestore.connect.converters.avro.avro_bounds import DEEPEST, check_bounds, facts_of, too_deep
+from statestore.connect.converters.avro.avro_bounds import DEEPEST, check_bounds, facts_of, schema_too_deep
 from statestore.connect.logical_types import scale_of_schema
 from statestore.connect.recursion import settle
-from statestore.connect.schema import LogicalName, Schema, Type
+from statestore.connect.schema import LogicalName, Schema, Type, logical_name_of
 from statestore.errors import ConfigException, DataException
 
 _SILENT: Final = ("SchemaResolutionError", "UnicodeDecodeError", "IndexError")
@@ -74,27 +74,13 @@ _PRIMITIVES: Final = {
     Type.STRING: "string",
     Type.BYTES: "bytes",
 }
-_CONNECT_TYPES: Final = {
-    "int": Type.INT32,
-    "long": Type.INT64,
-    "float": Type.FLOAT32,
-    "double": Type.FLOAT64,
-    "boolean": Type.BOOLEAN,
-    "string": Type.STRING,
-    "bytes": Type.BYTES,
-    "enum": Type.STRING,
-    "fixed": Type.BYTES,
-}
-_LOGICAL: Final = {
-    LogicalName.DATE: ("int", "date"),
-    LogicalName.TIME: ("int", "time-millis"),
-    LogicalName.TIMESTAMP: ("long", "timestamp-millis"),
-}
+_CONNECT_TYPES: Final = {avro: known for known, avro in _PRIMITIVES.items()}  # of the three of "int" the last: INT32
 _LOGICAL_SCHEMAS: Final = {
     ("int", "date"): Schema.DATE_SCHEMA,
     ("int", "time-millis"): Schema.TIME_SCHEMA,
     ("long", "timestamp-millis"): Schema.TIMESTAMP_SCHEMA,
 }
+_LOGICAL: Final = {schema.name: base_and_type for base_and_type, schema in _LOGICAL_SCHEMAS.items()}
 _LEGAL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
@@ -102,12 +88,6 @@ def holds_pairs(schema: Schema) -> bool:
     """Return whether a map's keys are not those of Avro, so that it is an array of keys and values."""
     keys = schema.key_schema
     return schema.type is Type.MAP and (keys is None or keys.type is not Type.STRING or keys.optional)
-
-
-def logical_name_of(schema: Schema) -> str | None:
-    """Return the name of a logical type if a schema is one, under that name and of its type."""
-    base = "bytes" if schema.name == LogicalName.DECIMAL else _LOGICAL.get(str(schema.name), ("", ""))[0]
-    return schema.name if base and _CONNECT_TYPES[base] is schema.type else None
 
 
 def schema_to_avro(schema: Schema) -> Any:
@@ -125,7 +105,7 @@ class _AvroWriter:
         if schema is None:
             raise DataException("Avro has no schema for elements of which none is known")
         if depth == DEEPEST:
-            raise too_deep()
+            raise schema_too_deep()
         made = self._required(schema, depth + 1)
         return ["null", made] if schema.optional else made
 

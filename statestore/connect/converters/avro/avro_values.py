@@ -22,32 +22,13 @@ from io import BytesIO
 from itertools import count
 from typing import Any, Final
 
-from statestore.connect.converters.avro.avro_schema import (
-    AvroType,
-    holds_pairs,
-    library,
-    library_errors,
-    logical_name_of,
-)
-from statestore.connect.instant import Instant
-from statestore.connect.logical_types import (
-    date_to_days,
-    days_to_date,
-    decimal_from_bytes,
-    decimal_to_bytes,
-    milliseconds_to_time,
-    time_to_milliseconds,
-)
-from statestore.connect.numbers import Float32
-from statestore.connect.schema import NUMBER_TYPES, LogicalName, Schema, Struct, Type, is_of_type
+from statestore.connect.converters.avro.avro_schema import AvroType, holds_pairs, library, library_errors
+from statestore.connect.logical_types import ORDINALS, decimal_from_bytes, decimal_to_bytes
+from statestore.connect.scalars import Float32, Instant
+from statestore.connect.schema import NUMBER_TYPES, LogicalName, Schema, Struct, Type, is_of_type, logical_name_of
 from statestore.connect.typed_map import TypedMap
 from statestore.errors import DataException
 
-_ORDINALS: Final[dict[str | None, tuple[Callable[[Any], int], Callable[[int], Instant]]]] = {
-    LogicalName.DATE: (date_to_days, days_to_date),
-    LogicalName.TIME: (time_to_milliseconds, milliseconds_to_time),
-    LogicalName.TIMESTAMP: (lambda value: value.epoch_ms, Instant),
-}
 _BOOLEANS: Final = {b"\0": False, b"\1": True}
 
 
@@ -112,10 +93,10 @@ def _plain(kind: AvroType, value: Any) -> Any:
             raise DataException("Conversion error: null value for field that is required and has no default value")
         return None
     logical_name = logical_name_of(schema)
-    if logical_name in _ORDINALS:
+    if logical_name in ORDINALS:
         if not isinstance(value, Instant):
             raise _wrong(schema, value)
-        value = NUMBER_TYPES[schema.type](_ORDINALS[logical_name][0](value))
+        value = NUMBER_TYPES[schema.type](ORDINALS[logical_name][0](value))
     elif logical_name == LogicalName.DECIMAL:
         if not isinstance(value, Decimal):
             raise _wrong(schema, value)
@@ -189,8 +170,8 @@ def _typed(kind: AvroType, plain: Any) -> Any:
         return _typed_array(kind, schema, plain)
     value = NUMBER_TYPES[schema.type](plain) if schema.type in NUMBER_TYPES else plain
     logical_name = logical_name_of(schema)
-    if logical_name in _ORDINALS:
-        return _ORDINALS[logical_name][1](value)
+    if logical_name in ORDINALS:
+        return ORDINALS[logical_name][1](value)
     return decimal_from_bytes(schema, value) if logical_name == LogicalName.DECIMAL else value
 
 
