@@ -2,7 +2,7 @@
 
 streams_builder   where a program begins; kstream, ktable: what its steps return; branched_stream: branches
 functions         what users' functions take
-aggregates        streams that can be aggregated; aggregations: what is kept of a key's records
+aggregates        streams that can be aggregated; grouped_table: tables that can; aggregations: what is kept of a key
 joins             of streams and tables; join_serdes: what their stores hold
 windows           which windows a record belongs to
 header_policy     what becomes of headers where records meet

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
 from typing import Any, Final
 
@@ -53,6 +53,8 @@ class Aggregation:
     """Whether records without a value are left out, also of windows."""
     merger: Callable[[Any, Any, Any], Any] | None = None
     """Of key and the aggregates of two sessions that become one, the earlier one first; None is not known."""
+    subtractor: Callable[[Any, Any, Any], Any] | None = None
+    """Of key, a value that is gone and what there is, which may be changed; None is not known."""
 
     def in_columns(self, values: Serde[Any], aggregates: Serde[Any]) -> ColumnAggregation | None:
         """Return what does it to columns, if values of the one serde can be aggregated so to those of the other."""
@@ -116,18 +118,24 @@ _LATEST: Final = ColumnAggregation(None)
 
 def counting() -> Aggregation:
     """Return how many records there were. Kafka's count()."""
-    return Aggregation(_zero, _one_more, Serdes.int64(), _COUNTED, merger=_both)
+    return Aggregation(_zero, _one_more, Serdes.int64(), _COUNTED, merger=_both, subtractor=_one_less)
 
 
-def reducing(reducer: Callable[[Any, Any], Any], value_serde: Serde[Any] | None) -> Aggregation:
-    """Return what a function makes of the value so far and the next one. Kafka's reduce()."""
+def reducing(
+    reducer: Callable[[Any, Any], Any],
+    value_serde: Serde[Any] | None,
+    subtractor: Callable[[Any, Any], Any] | None = None,
+) -> Aggregation:
+    """Return what a function makes of the value so far and the next one; another takes one out. Kafka's reduce()."""
     reduced = _Reduced(reducer)
-    return Aggregation(_nothing, reduced, value_serde, merger=reduced.merge)
+    subtracted = None if subtractor is None else _Reduced(subtractor)
+    return Aggregation(_nothing, reduced, value_serde, merger=reduced.merge, subtractor=subtracted)
 
 
 def summing(value_serde: Serde[Any] | None) -> Aggregation:
     """Return the sum of the values, which are numbers; that of int32 is stored as int64."""
-    return _ready_made(_sum, Serdes.int64() if value_serde == Serdes.int32() else value_serde, _ADDED)
+    kept = Serdes.int64() if value_serde == Serdes.int32() else value_serde
+    return replace(_ready_made(_sum, kept, _ADDED), subtractor=_Reduced(_difference))
 
 
 def least(value_serde: Serde[Any] | None) -> Aggregation:
@@ -224,8 +232,16 @@ def _one_more(key: Any, value: Any, count: int) -> int:
     return count + 1
 
 
+def _one_less(key: Any, value: Any, count: int) -> int:
+    return count - 1
+
+
 def _sum(total: Any, value: Any) -> Any:
     return total + value
+
+
+def _difference(total: Any, value: Any) -> Any:
+    return total - value
 
 
 def _least(found: Any, value: Any) -> Any:

@@ -7,11 +7,13 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from statestore.dsl.functions import checked, of_key_and, of_key_and_value
+from statestore.dsl.grouped_table import KGroupedTable
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
 from statestore.dsl.joins.stream_joins import JoinKind, require_kind
 from statestore.dsl.joins.table_joins import TableSide, add_table_table_join
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.joining import Joiner
+from statestore.dsl.processors.regrouping import RegroupingPlan, RegroupingTable
 from statestore.dsl.processors.stateless import (
     NewValueColumns,
     PassThrough,
@@ -125,6 +127,29 @@ class KTable(Staged, Generic[Stream]):
             )
         )
         return KTable(Stage(graph, node, self._key_serde, self._value_serde), plan)
+
+    def group_by(
+        self,
+        selector: Callable[[Any, Any], tuple[Any, Any]],
+        *,
+        key_serde: Serde[Any] | None = None,
+        value_serde: Serde[Any] | None = None,
+        name: str | None = None,
+    ) -> KGroupedTable[KTable[Stream]]:
+        """Return the table by other keys, to be aggregated: a function of key and value returns the new ones of both.
+
+        A key or a value of None is left out. Serdes of None are not known. All aggregates of a `name` read one topic,
+        which is called by it. Of a versioned table, the latest versions count.
+        """
+        of_key_and_value("group_by()", selector)
+        self._plan.send_old_values(even_unkept=True)
+        node = self._graph.new_name("KTABLE-SELECT-", name)
+
+        def supplier() -> ProcessorSupplier:
+            return partial(RegroupingTable, RegroupingPlan(selector, self._plan.is_versioned))
+
+        self._graph.add(GraphNode(node, (self._node,), supplier, keys_of=()))
+        return KGroupedTable(Stage(self._graph, node, key_serde, value_serde), KTable, name)
 
     def to_stream(self, *, name: str | None = None) -> Stream:
         """Return the changes as a stream: each new value, and None for a key that is gone."""

@@ -25,20 +25,12 @@ def divided_anew(
     Serdes of None are those of the stage. Records without a key are left out, unless a left or outer join comes after.
     Raises TopologyError for want of a serde, and for a name that is taken.
     """
-    graph = stage.graph
-    keys, values = key_serde or stage.key_serde, value_serde or stage.value_serde
-    topic = prefix if prefix.endswith(_SUFFIX) else prefix + _SUFFIX
+    graph, topic = stage.graph, topic_of(prefix)
     # Kafka takes three numbers, also where it does without them.
     sink, node, source = (graph.new_name(f"KSTREAM-{part}-") for part in ("SINK", "FILTER", "SOURCE"))
     if _NUMBERED.fullmatch(prefix) is None:
         sink, node, source = (f"{topic}-{part}" for part in ("sink", "filter", "source"))
-    if keys is None or values is None:
-        what = "key" if keys is None else "value"
-        raise TopologyError(
-            f"the records of {stage.node!r} go to topic {topic!r}, to be divided anew by key, and it is not known how "
-            f"their {what}s are written: give {what}_serde to the step that makes them, or to group_by_key(), "
-            "group_by() or repartition()"
-        )
+    keys, values = serdes_of_topic(stage.with_serdes(key_serde, value_serde), topic)
 
     def supplier() -> ProcessorSupplier:
         return PassThrough if graph.needs_null_keys(node) else partial(Stateless, filtered, _has_key)
@@ -47,6 +39,24 @@ def divided_anew(
     graph.add_repartition(topic, sink, source, node, key_serde=keys, value_serde=values)
     has_columns = keys.columns is not None and values.columns is not None
     return Stage(graph, source, keys, values, graph.in_columns and has_columns)
+
+
+def topic_of(prefix: str) -> str:
+    """Return the name of a repartition topic."""
+    return prefix if prefix.endswith(_SUFFIX) else prefix + _SUFFIX
+
+
+def serdes_of_topic(stage: Stage, topic: str) -> tuple[Serde[Any], Serde[Any]]:
+    """Return how keys and values are written to a repartition topic. Raises TopologyError if that is not known."""
+    keys, values = stage.key_serde, stage.value_serde
+    if keys is None or values is None:
+        what = "key" if keys is None else "value"
+        raise TopologyError(
+            f"the records of {stage.node!r} go to topic {topic!r}, to be divided anew by key, and it is not known how "
+            f"their {what}s are written: give {what}_serde to the step that makes them, or to group_by_key(), "
+            "group_by() or repartition()"
+        )
+    return keys, values
 
 
 @dataclass

@@ -57,6 +57,10 @@ FAMILIES = {
     "chains": ("matched", "unmatched", "tombstones"),
     "regrouped": ("tombstones", "dropped"),
     "regrouped joins": ("matched", "unmatched"),
+    "grouped tables": ("tombstones",),
+    "cached grouped tables": ("tombstones",),
+    "cogroups": ("tombstones", "dropped"),
+    "windowed cogroups": ("late",),
 }
 """Of each family what a few of its scenarios come to, at least."""
 
@@ -72,6 +76,8 @@ MOVED = (
     "table joins",
     "outer table joins",
     "regrouped",
+    "grouped tables",
+    "cogroups",
 )
 """The families of which some scenarios go on here with the state that Kafka Streams left."""
 MOVED_COUNT = 10
@@ -92,6 +98,8 @@ HEADERS_AS_IN_KAFKA = {
     "left table joins",
     "outer table joins",
     "regrouped",
+    "grouped tables",
+    "cogroups",
 }
 """The families whose records have the same headers there."""
 
@@ -207,6 +215,16 @@ def test_a_session_that_is_put_out_on_close_is_found_up_to_its_gap_here_and_a_mi
     )
     assert there == [(session(b"a", 0, 0), 1), (session(b"a", 5, 5), 1), (session(b"b", 5, 5), 1)]
     assert here == [(session(b"a", 0, 5), 2), (session(b"b", 5, 5), 1)]
+
+
+def test_a_stream_that_lags_is_late_for_what_the_others_had_forgotten_here_and_begins_it_anew_there(
+    kafka_streams: Results,
+) -> None:
+    name = "a stream of several that lags behind"
+    there, here = kafka_streams[name][0], run_dsl_here(DIFFERING[name])
+    first, last = ["61" + "00" * 8, "00" * 7 + "02", 5, []], ["61" + "00" * 7 + "14", "00" * 7 + "02", 25, []]
+    assert (outputs(there), outputs(here)) == ([first, last, ["61" + "00" * 8, "00" * 7 + "01", 6, []]], [first, last])
+    assert there["dropped"] == here["dropped"] == 1
 
 
 def test_a_session_keeps_headers_here_and_has_none_there(kafka_streams: Results) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from statestore import Headers, Serdes, Topology
-from statestore.dsl import StreamsBuilder
-from statestore.errors import TopologyError
+from statestore.dsl import Change, Materialized, StreamsBuilder, TimeWindows, time_windowed_serde
+from statestore.dsl.change import change_serde
+from statestore.errors import DeserializationError, SerializationError, TopologyError
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.interceptors import ColumnStamp, Stamp
 
@@ -63,6 +64,76 @@ def test_a_restart_goes_on_with_what_was_divided() -> None:
         lines.pipe_input("k", "be")
         counts = driver.create_output_topic("counts", key_serde=TEXT, value_serde=INT64)
         assert [each.value for each in counts.read_records_to_list()] == [1, 2, 3]
+
+
+def test_a_table_by_another_key_goes_on_after_a_restart() -> None:
+    builder = StreamsBuilder()
+    sizes = builder.table("in", key_serde=TEXT, value_serde=INT64)
+    by = sizes.group_by(lambda key, value: (key[0], value), key_serde=TEXT, value_serde=INT64)
+    by.sum(headers="merge_distinct").to_stream().to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.create_input_topic("in", key_serde=TEXT, value_serde=INT64)
+        source.pipe_input(TestRecord("a1", 5, 1, Headers([("by", b"1")])))
+        source.pipe_input(TestRecord("a2", 7, 2, Headers([("by", b"2")])))
+        driver.restart(restore_from="changelog")
+        source.pipe_input(TestRecord("a1", 6, 1, Headers([("by", b"1")])))
+        source.pipe_input(TestRecord("a2", None, 4, Headers([("by", b"4")])))
+        found = driver.create_output_topic("out", key_serde=TEXT, value_serde=INT64).read_records_to_list()
+    assert [(each.value, each.timestamp_ms) for each in found] == [(5, 1), (12, 2), (13, 2), (6, 4)]
+    assert [header.value for header in found[-1].headers] == [b"1", b"2", b"4"]
+
+
+def test_each_stream_of_several_keeps_its_own_time_over_a_restart() -> None:
+    builder, windows = StreamsBuilder(), TimeWindows.of_size_with_no_grace(10)
+    fast, slow = (builder.stream(topic, key_serde=TEXT, value_serde=INT64) for topic in ("fast", "slow"))
+    several = fast.group_by_key().cogroup(lambda _, value, total: total + value)
+    several = several.cogroup(slow.group_by_key(), lambda _, value, total: total - value).windowed_by(windows)
+    kept = Materialized.as_("totals").with_value_serde(INT64).with_retention(100)
+    table = several.aggregate(int, materialized=kept)
+    table.to_stream().to("out")
+    with pytest.raises(TopologyError, match="is no aggregate of windows"):
+        table.late_records()
+    with pytest.raises(TopologyError, match="takes a merger"):
+        several.aggregate(int, lambda key, one, other: one)
+    with TopologyTestDriver(builder.build()) as driver:
+        sources = {
+            name: driver.create_input_topic(name, key_serde=TEXT, value_serde=INT64) for name in ("fast", "slow")
+        }
+        sources["slow"].pipe_input(TestRecord("a", 1, 5))
+        sources["fast"].pipe_input(TestRecord("a", 4, 35))
+        driver.restart(restore_from="changelog")
+        sources["fast"].pipe_input(TestRecord("a", 100, 6))
+        sources["slow"].pipe_input(TestRecord("a", 2, 6))
+        out = driver.create_output_topic("out", key_serde=time_windowed_serde(TEXT, 10), value_serde=INT64)
+        found = [(each.key.start_ms, each.value) for each in out.read_records_to_list()]
+        assert driver.metrics()["dropped-records-total"] == 1
+    assert found == [(0, -1), (30, 4), (0, -3)]
+
+
+@pytest.mark.parametrize(
+    ("change", "written"),
+    [
+        (Change("new"), b"new\1"),
+        (Change(None, "old"), b"old\0"),
+        (Change("new", "old"), b"\6newold\2"),
+        (Change("", ""), b"\0\2"),
+    ],
+)
+def test_changes_are_written_as_in_kafka(change: Change, written: bytes) -> None:
+    serde = change_serde(TEXT)
+    assert serde.serialize(change) == written
+    assert serde.deserialize(written) == change
+
+
+@pytest.mark.parametrize("wrong", [b"", b"new\3", b"\2", b"\6ne\2", b"\5new\2", b"\xff\xff\xff\xff\xff\2", b"\xff\1"])
+def test_bytes_that_are_no_change_are_refused(wrong: bytes) -> None:
+    with pytest.raises(DeserializationError, match=r"^(change of )?string: "):
+        change_serde(TEXT).deserialize(wrong)
+
+
+def test_a_change_of_nothing_is_not_written() -> None:
+    with pytest.raises(SerializationError, match="a change has a new or an old value"):
+        change_serde(TEXT).serialize(Change(None))
 
 
 def test_two_groupings_of_one_name_are_refused() -> None:

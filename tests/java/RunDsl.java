@@ -171,7 +171,14 @@ public final class RunDsl {
             case "group_by_key" -> ((KStream) of).groupByKey(grouped(statement));
             case "group_by" -> ((KStream) of).groupBy(newKey(statement), grouped(statement));
             case "repartition" -> ((KStream) of).repartition(repartitioned(statement));
-            case "windowed_by" -> windowedBy((KGroupedStream) of, statement);
+            case "group_table" -> ((KTable) of).groupBy((key, value) -> pair(statement, key, value), grouped(statement));
+            case "cogroup" -> {
+                Aggregator aggregator = function(AGGREGATORS, statement, "aggregator")::apply;
+                yield statement.has("other")
+                    ? ((CogroupedKStream) made.get(text(statement, "other"))).cogroup((KGroupedStream) of, aggregator)
+                    : ((KGroupedStream) of).cogroup(aggregator);
+            }
+            case "windowed_by" -> windowedBy(of, statement);
             case "emit_strategy" -> emitStrategy(of, text(statement, "on"));
             case "count", "reduce", "aggregate" -> aggregated(of, statement);
             case "suppress" -> ((KTable) of).suppress(suppressed(statement));
@@ -290,17 +297,27 @@ public final class RunDsl {
         return of(statement, named -> of.merge(other, named), () -> of.merge(other));
     }
 
-    private static Object windowedBy(KGroupedStream of, JsonNode statement) {
+    private static Object windowedBy(Object of, JsonNode statement) {
+        CogroupedKStream several = of instanceof CogroupedKStream cogrouped ? cogrouped : null;
+        KGroupedStream one = several == null ? (KGroupedStream) of : null;
         return switch (text(statement, "kind")) {
             case "time" -> {
-                TimeWindows windows = TimeWindows.ofSizeAndGrace(time(statement, "size_ms"), time(statement, "grace_ms"));
-                yield of.windowedBy(statement.has("advance_ms")
-                    ? windows.advanceBy(time(statement, "advance_ms")) : windows);
+                TimeWindows tumbling =
+                    TimeWindows.ofSizeAndGrace(time(statement, "size_ms"), time(statement, "grace_ms"));
+                TimeWindows windows = statement.has("advance_ms")
+                    ? tumbling.advanceBy(time(statement, "advance_ms")) : tumbling;
+                yield several == null ? one.windowedBy(windows) : several.windowedBy(windows);
             }
-            case "sliding" -> of.windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(
-                time(statement, "difference_ms"), time(statement, "grace_ms")));
-            case "session" -> of.windowedBy(SessionWindows.ofInactivityGapAndGrace(
-                time(statement, "gap_ms"), time(statement, "grace_ms")));
+            case "sliding" -> {
+                SlidingWindows windows = SlidingWindows.ofTimeDifferenceAndGrace(
+                    time(statement, "difference_ms"), time(statement, "grace_ms"));
+                yield several == null ? one.windowedBy(windows) : several.windowedBy(windows);
+            }
+            case "session" -> {
+                SessionWindows windows = SessionWindows.ofInactivityGapAndGrace(
+                    time(statement, "gap_ms"), time(statement, "grace_ms"));
+                yield several == null ? one.windowedBy(windows) : several.windowedBy(windows);
+            }
             default -> throw new IllegalArgumentException("no such windows: " + statement);
         };
     }
@@ -317,13 +334,18 @@ public final class RunDsl {
         Named named = statement.has("name") ? Named.as(text(statement, "name")) : null;
         return switch (text(statement, "op")) {
             case "count" -> count(of, named, stored);
-            case "reduce" -> reduce(of, (old, added) -> function(REDUCERS, statement, "reducer").apply(old, added),
+            case "reduce" -> reduce(of, statement, (old, added) -> function(REDUCERS, statement, "reducer").apply(old, added),
                 named, stored == null ? unnamed : stored);
             default -> aggregate(of, statement, named, stored == null ? unnamed : stored);
         };
     }
 
     private static Object count(Object of, Named named, Materialized stored) {
+        if (of instanceof KGroupedTable grouped) {
+            return stored == null
+                ? named == null ? grouped.count() : grouped.count(named)
+                : named == null ? grouped.count(stored) : grouped.count(named, stored);
+        }
         if (of instanceof KGroupedStream grouped) {
             return stored == null
                 ? named == null ? grouped.count() : grouped.count(named)
@@ -339,7 +361,13 @@ public final class RunDsl {
             : named == null ? sessions.count(stored) : sessions.count(named, stored);
     }
 
-    private static Object reduce(Object of, Reducer reducer, Named named, Materialized stored) {
+    private static Object reduce(
+            Object of, JsonNode statement, Reducer reducer, Named named, Materialized stored) {
+        if (of instanceof KGroupedTable grouped) {
+            Reducer subtractor = (old, gone) -> function(REDUCERS, statement, "subtractor").apply(old, gone);
+            return named == null
+                ? grouped.reduce(reducer, subtractor, stored) : grouped.reduce(reducer, subtractor, named, stored);
+        }
         if (of instanceof KGroupedStream grouped) {
             return named == null ? grouped.reduce(reducer, stored) : grouped.reduce(reducer, named, stored);
         } else if (of instanceof TimeWindowedKStream windowed) {
@@ -351,9 +379,23 @@ public final class RunDsl {
 
     private static Object aggregate(Object of, JsonNode statement, Named named, Materialized stored) {
         Initializer initial = () -> value(statement.get("initial"), text(statement, "value"));
+        if (of instanceof CogroupedKStream several) {
+            return named == null ? several.aggregate(initial, stored) : several.aggregate(initial, named, stored);
+        } else if (of instanceof TimeWindowedCogroupedKStream several) {
+            return named == null ? several.aggregate(initial, stored) : several.aggregate(initial, named, stored);
+        } else if (of instanceof SessionWindowedCogroupedKStream several) {
+            Merger merger = merger(statement);
+            return named == null
+                ? several.aggregate(initial, merger, stored) : several.aggregate(initial, merger, named, stored);
+        }
         Three each = function(AGGREGATORS, statement, "aggregator");
         Aggregator aggregator = each::apply;
-        if (of instanceof KGroupedStream grouped) {
+        if (of instanceof KGroupedTable grouped) {
+            Aggregator subtractor = function(AGGREGATORS, statement, "subtractor")::apply;
+            return named == null
+                ? grouped.aggregate(initial, aggregator, subtractor, stored)
+                : grouped.aggregate(initial, aggregator, subtractor, named, stored);
+        } else if (of instanceof KGroupedStream grouped) {
             return named == null
                 ? grouped.aggregate(initial, aggregator, stored)
                 : grouped.aggregate(initial, aggregator, named, stored);
@@ -362,12 +404,16 @@ public final class RunDsl {
                 ? windowed.aggregate(initial, aggregator, stored)
                 : windowed.aggregate(initial, aggregator, named, stored);
         }
-        Two both = function(REDUCERS, statement, "merger");
-        Merger merger = (key, left, right) -> both.apply(left, right);
+        Merger merger = merger(statement);
         SessionWindowedKStream sessions = (SessionWindowedKStream) of;
         return named == null
             ? sessions.aggregate(initial, aggregator, merger, stored)
             : sessions.aggregate(initial, aggregator, merger, named, stored);
+    }
+
+    private static Merger merger(JsonNode statement) {
+        Two both = function(REDUCERS, statement, "merger");
+        return (key, left, right) -> both.apply(left, right);
     }
 
     private static Suppressed suppressed(JsonNode statement) {
@@ -576,6 +622,13 @@ public final class RunDsl {
         };
     }
 
+    private static KeyValue<Object, Object> pair(JsonNode statement, Object key, Object value) {
+        if (text(statement, "mapper").equals("by_size")) {
+            return KeyValue.pair(isX(value) ? null : "" + size(value), value);
+        }
+        return pairs(statement, key, value).get(0);
+    }
+
     private static ValueMapper flatMapper(JsonNode statement) {
         One map = function(FLAT_MAPPERS, statement, "mapper");
         return value -> (Iterable<Object>) map.apply(value);
@@ -643,11 +696,15 @@ public final class RunDsl {
         "concat", (old, added) -> old + "," + added,
         "min", RunDsl::lesser,
         "sum", (old, added) -> size(old) + size(added),
+        "difference", (old, gone) -> size(old) - size(gone),
+        "less", (old, gone) -> old + "-" + gone,
         "null_if_x", (old, added) -> isX(added) ? null : added);
 
     private static final Map<String, Three> AGGREGATORS = Map.of(
         "concat", (key, value, aggregate) -> aggregate + "+" + value,
         "sum", (key, value, aggregate) -> size(aggregate) + size(value),
+        "difference", (key, value, aggregate) -> size(aggregate) - size(value),
+        "less", (key, value, aggregate) -> aggregate + "-" + value,
         "key_and_min", (key, value, aggregate) -> lesser(key + "" + value, aggregate),
         "null_if_x", (key, value, aggregate) -> isX(value) ? null : aggregate + "/" + value);
 

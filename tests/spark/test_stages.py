@@ -74,7 +74,7 @@ class RaisesOnce:
 
 
 def program(mark: Path) -> Topology:
-    """Words are counted, and told of what is known; counts are counted by length, and joined with names of lengths."""
+    """Words are counted, and told of what is known; counts are counted and added up by length, and joined."""
     builder, kept = StreamsBuilder(), Materialized.as_
     lines = builder.stream("lines", key_serde=TEXT, value_serde=TEXT)
     lines.filter(lambda _, line: len(line) > 8).to("long")
@@ -88,6 +88,10 @@ def program(mark: Path) -> Topology:
     by_length = counts.select_key(lambda word, _: str(len(word)), key_serde=TEXT)
     lengths = by_length.group_by_key(name="lengths", value_serde=INT64).count(materialized=kept("lengths"))
     lengths.to_stream().to("lengths")
+    grouped = counted.group_by(
+        lambda word, count: (str(len(word)), count), key_serde=TEXT, value_serde=INT64, name="weights"
+    )
+    grouped.sum(materialized=kept("weights")).to_stream().to("weights")
     names = builder.table("names", key_serde=TEXT, value_serde=TEXT, materialized=kept("names"))
     rejoined = counts.select_key(lambda word, _: str(len(word)), key_serde=TEXT)
     rejoined = rejoined.repartition(name="named", value_serde=INT64)
@@ -108,7 +112,7 @@ def driver_outputs(mark: Path) -> list[Outputs]:
                 record = TestRecord(each.key, each.text, each.timestamp_ms, each.headers)
                 driver.create_input_topic(each.topic, key_serde=TEXT, value_serde=TEXT).pipe_input(record)
             outputs: Outputs = {}
-            for topic in ("counts", "long", "told", "named", "lengths"):
+            for topic in ("counts", "long", "told", "named", "lengths", "weights"):
                 end = driver.create_output_topic(topic, key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
                 outputs[topic] = [
                     (each.key, each.value, each.timestamp_ms, [(h.key, h.value) for h in each.headers])
@@ -170,15 +174,19 @@ def test_shards_count_each_word_once(spark: SparkSession, tmp_path: Path) -> Non
     query = Query(spark, tmp_path, shards=3)
     query.run(*BATCHES)
     words = Counter(word for batch in BATCHES for each in batch if each.topic == "lines" for word in each.text.split())
-    kept = read_store(
-        spark,
-        "counts",
-        checkpoint_location=tmp_path / "checkpoint",
-        state_location=query.state / "stage-1",
-        key_serde="string",
-        value_serde="int64",
-    )
-    assert {row.key: row.value for row in kept.collect()} == words
+    weights: Counter[str] = Counter()
+    for word, count in words.items():
+        weights[str(len(word))] += count
+    for store, stage, wanted in (("counts", "stage-1", words), ("weights", "stage-2", weights)):
+        kept = read_store(
+            spark,
+            store,
+            checkpoint_location=tmp_path / "checkpoint",
+            state_location=query.state / stage,
+            key_serde="string",
+            value_serde="int64",
+        )
+        assert {row.key: row.value for row in kept.collect()} == wanted
     last: dict[str, int] = {}
     for outputs in query.found:
         for key, value, _, headers in outputs.get("counts", ()):

@@ -196,7 +196,7 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
         asked = Materialized.of(materialized).or_serdes(self._key_serde, aggregation.value_serde)
         kept = asked.or_name(lambda: graph.new_store_name(prefix))
         node = graph.new_name(prefix, name)
-        stage = self._stage if self._regrouping is None else self._regrouping.divided(self._stage, str(kept.name))
+        stage = self._divided(kept)
         columns = self._column_aggregation(aggregation, kept, in_columns=stage.in_columns)
         table = self._table(node, kept, in_columns=columns is not None)
         plan = table._plan
@@ -219,6 +219,9 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
             )
         )
         return table
+
+    def _divided(self, kept: Materialized) -> Stage:
+        return self._stage if self._regrouping is None else self._regrouping.divided(self._stage, str(kept.name))
 
     def _column_aggregation(
         self, aggregation: Aggregation, kept: Materialized, *, in_columns: bool

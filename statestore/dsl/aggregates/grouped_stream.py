@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, Final, Generic, TypeAlias, TypeVar, overload
 
 from statestore.dsl.aggregates.aggregable_stream import (
     AGGREGATE,
@@ -16,11 +16,15 @@ from statestore.dsl.aggregates.aggregable_stream import (
     checked_aggregation,
 )
 from statestore.dsl.aggregations import ColumnAggregation
-from statestore.dsl.header_policy import PolicyLike
+from statestore.dsl.functions import Function, checked
+from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
+from statestore.dsl.joins.stream_joins import require_joinable, require_kind
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.aggregating import AggregatePlan, Aggregating
 from statestore.dsl.processors.aggregating_columns import AggregatingColumns
+from statestore.dsl.processors.changes_out import ChangesPlan
+from statestore.dsl.processors.stateless import PassThrough
 from statestore.dsl.processors.windows.final_windows import store_of_ends
 from statestore.dsl.processors.windows.session_aggregating import SessionAggregating, SessionAggregatingColumns
 from statestore.dsl.processors.windows.sliding_aggregating import SlidingAggregating
@@ -30,17 +34,22 @@ from statestore.dsl.processors.windows.windowed_aggregating import (
     WindowedPlan,
 )
 from statestore.dsl.repartition import Regrouping
-from statestore.dsl.stream_graph import Stage, TableWindows
+from statestore.dsl.stream_graph import GraphNode, Stage, TableWindows
 from statestore.dsl.suppressed import EmitStrategy
 from statestore.dsl.table_plans import KeptTable
 from statestore.dsl.windowed_serdes import session_windowed_serde, time_windowed_serde
 from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
+from statestore.errors import TopologyError
 from statestore.format.serde import Serde
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import PartStore, StoreBuilder
 
 Stream = TypeVar("Stream")
 """The class of streams."""
+
+Windows: TypeAlias = "TimeWindows | SlidingWindows | SessionWindows"
+
+_COGROUP: Final = "COGROUPKSTREAM-AGGREGATE-"
 
 
 class _WindowedStream(ReducibleStream[Stream]):
@@ -183,15 +192,21 @@ class KGroupedStream(AggregableStream[Stream]):
     @overload
     def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream[Stream]: ...
 
-    def windowed_by(
-        self, windows: TimeWindows | SlidingWindows | SessionWindows
-    ) -> TimeWindowedKStream[Stream] | SessionWindowedKStream[Stream]:
+    @overload
+    def windowed_by(self, windows: Windows) -> TimeWindowedKStream[Stream] | SessionWindowedKStream[Stream]: ...
+
+    def windowed_by(self, windows: Windows) -> TimeWindowedKStream[Stream] | SessionWindowedKStream[Stream]:
         """Return the stream by key and window. Raises TypeError for what are no windows to aggregate by."""
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self._stage, windows, regrouping=self._regrouping)
         if not isinstance(windows, (TimeWindows, SlidingWindows)):
             raise TypeError(f"windows must be TimeWindows, SlidingWindows or SessionWindows, not {windows!r}")
         return TimeWindowedKStream(self._stage, windows, regrouping=self._regrouping)
+
+    def cogroup(self, aggregator: Callable[[Any, Any, Any], Any]) -> CogroupedKStream[Stream]:
+        """Return the stream to be aggregated together with others, by a function of key, value and aggregate."""
+        nothing: CogroupedKStream[Stream] = CogroupedKStream((), None)
+        return nothing.cogroup(self, aggregator)
 
     def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
         return kept.key_value_builder()
@@ -202,3 +217,75 @@ class KGroupedStream(AggregableStream[Stream]):
 
     def _supplier(self, plan: AggregatePlan, columns: ColumnAggregation | None, table: KeptTable) -> ProcessorSupplier:
         return partial(Aggregating, plan) if columns is None else partial(AggregatingColumns, plan, columns)
+
+
+class CogroupedKStream(Generic[Stream]):
+    """Several streams by key that make one aggregate, each with a function of its own; by window too, if it is said.
+
+    Each method returns another one. Records are left out as by an aggregate of their stream alone.
+    """
+
+    def __init__(self, inputs: tuple[tuple[KGroupedStream[Stream], Function], ...], windows: Windows | None) -> None:
+        self._inputs, self._windows = inputs, windows
+
+    def cogroup(
+        self, stream: KGroupedStream[Stream], aggregator: Callable[[Any, Any, Any], Any]
+    ) -> CogroupedKStream[Stream]:
+        """Return these streams and another one, whose records a function of key, value and aggregate adds.
+
+        Raises TopologyError for a stream of another program, and for keys that are known to be written differently.
+        """
+        require_kind("stream", stream, KGroupedStream)
+        checked("cogroup()", aggregator, "key", "value", "aggregate")
+        for other, _ in self._inputs[:1]:
+            require_joinable(other._stage, stream._stage)
+        return CogroupedKStream((*self._inputs, (stream, aggregator)), self._windows)
+
+    def windowed_by(self, windows: Windows) -> CogroupedKStream[Stream]:
+        """Return the streams by key and window, each window put out at each change."""
+        return CogroupedKStream(self._inputs, windows)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        merger: Callable[[Any, Any, Any], Any] | None = None,
+        *,
+        materialized: Materialized | None = None,
+        headers: PolicyLike = "latest",
+        name: str | None = None,
+    ) -> KTable[Stream]:
+        """Return what the functions make, beginning with what `initializer` returns. One of None is deleted.
+
+        `merger` is that of sessions, which need one, as of `SessionWindowedKStream.aggregate`. `headers` says what
+        becomes of the headers of the records that are aggregated, `materialized` where the table is kept, `name` is
+        the beginning of its nodes' names. Raises TopologyError for want of a merger, or of sessions to be merged.
+        """
+        if (merger is not None) is not isinstance(self._windows, SessionWindows):
+            raise TopologyError("aggregate() of several streams takes a merger if they are windowed by sessions, alone")
+        streams = [each if self._windows is None else each.windowed_by(self._windows) for each, _ in self._inputs]
+        first, policy = streams[0], HeaderPolicy.of(headers)
+        graph, asked = first._graph, Materialized.of(materialized).or_serdes(first._key_serde, None)
+        kept = asked.or_name(lambda: graph.new_store_name(_COGROUP))
+        stages = [each._divided(kept) for each in streams]
+        nodes = [graph.new_name(_COGROUP, name and f"{name}-cogroup-agg-{number}") for number, _ in enumerate(streams)]
+        merge = graph.new_name("COGROUPKSTREAM-MERGE-", name and f"{name}-cogroup-merge")
+        table = first._table(merge, kept, in_columns=False)
+        plan = table._plan
+        assert isinstance(plan, KeptTable)  # an aggregate has a store in any case
+        plan.late_inputs = None  # the streams may have different values
+
+        def supplier(number: int) -> ProcessorSupplier:
+            aggregation = checked_aggregation(initializer, self._inputs[number][1], merger)
+            changes, builder = ChangesPlan(plan.sends_old, kept.is_cached), first._builder(kept)
+            made = AggregatePlan(builder.name, builder.key_serde, aggregation, policy, changes, nodes[number])
+            return streams[number]._supplier(made, None, plan)
+
+        for number, (node, stage) in enumerate(zip(nodes, stages, strict=True)):
+            added = GraphNode(node, (stage.node,), partial(supplier, number), windows=first._table_windows())
+            if number:
+                added.reads = lambda: (str(kept.name),)
+            else:
+                added.stores = lambda: (first._builder(kept),)
+            graph.add(added)
+        graph.add(GraphNode(merge, tuple(nodes), lambda: PassThrough))
+        return table

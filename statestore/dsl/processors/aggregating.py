@@ -27,6 +27,8 @@ class AggregatePlan:
     aggregation: Aggregation
     headers: HeaderPolicy
     changes: ChangesPlan
+    node: str | None = None
+    """Which one it is of several that aggregate into the same store; None if it is alone."""
 
 
 class Aggregating(Planned[AggregatePlan]):

@@ -139,6 +139,18 @@ class Interpreter:
     def _group_by(self, statement: dict[str, Any]) -> Any:
         return self._step(statement, _new_key(statement), **_serdes(statement))
 
+    def _group_table(self, statement: dict[str, Any]) -> Any:
+        pairs = PAIRS[statement["mapper"]]
+        return self._of(statement).group_by(
+            lambda key, value: pairs(key, value)[0], **_serdes(statement), **_named(statement)
+        )
+
+    def _cogroup(self, statement: dict[str, Any]) -> Any:
+        of, aggregator = self._of(statement), AGGREGATORS[statement["aggregator"]]
+        return (
+            self._made[statement["other"]].cogroup(of, aggregator) if "other" in statement else of.cogroup(aggregator)
+        )
+
     def _windowed_by(self, statement: dict[str, Any]) -> Any:
         grace_ms = statement["grace_ms"]
         if statement["kind"] == "time":
@@ -159,11 +171,13 @@ class Interpreter:
         return self._of(statement).count(**_named(statement), **self._stored(statement))
 
     def _reduce(self, statement: dict[str, Any]) -> Any:
-        reducer = REDUCERS[statement["reducer"]]
-        return self._of(statement).reduce(reducer, **_named(statement), **self._stored_always(statement))
+        reducers = [REDUCERS[statement[part]] for part in ("reducer", "subtractor") if part in statement]
+        return self._of(statement).reduce(*reducers, **_named(statement), **self._stored_always(statement))
 
     def _aggregate(self, statement: dict[str, Any]) -> Any:
-        functions: list[Callable[..., Any]] = [AGGREGATORS[statement["aggregator"]]]
+        functions: list[Callable[..., Any]] = [
+            AGGREGATORS[statement[part]] for part in ("aggregator", "subtractor") if part in statement
+        ]
         if "merger" in statement:
             both = REDUCERS[statement["merger"]]
             functions.append(lambda key, left, right: both(left, right))

@@ -38,6 +38,7 @@ FLAT_MAPPERS: dict[str, Callable[[Any], list[Any]]] = {
 PAIRS: dict[str, Callable[[Any, Any], list[tuple[Any, Any]]]] = {
     "swap": lambda key, value: [(text(value), key)],
     "both": lambda key, value: [(key, value), (text(value), value)],
+    "by_size": lambda key, value: [(None if value == "x" else text(size(value)), value)],
     "none_if_x": lambda key, value: [] if value == "x" else [(key, value)],
 }
 
@@ -53,12 +54,16 @@ REDUCERS: dict[str, Callable[[Any, Any], Any]] = {
     "concat": lambda old, added: f"{text(old)},{text(added)}",
     "min": lesser,
     "sum": lambda old, added: size(old) + size(added),
+    "difference": lambda old, gone: size(old) - size(gone),
+    "less": lambda old, gone: f"{text(old)}-{text(gone)}",
     "null_if_x": lambda old, added: None if added == "x" else added,
 }
 
 AGGREGATORS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "concat": lambda key, value, aggregate: f"{text(aggregate)}+{text(value)}",
     "sum": lambda key, value, aggregate: size(aggregate) + size(value),
+    "difference": lambda key, value, aggregate: size(aggregate) - size(value),
+    "less": lambda key, value, aggregate: f"{text(aggregate)}-{text(value)}",
     "key_and_min": lambda key, value, aggregate: lesser(text(key) + text(value), aggregate),
     "null_if_x": lambda key, value, aggregate: None if value == "x" else f"{text(aggregate)}/{text(value)}",
 }

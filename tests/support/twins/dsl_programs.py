@@ -101,6 +101,14 @@ class Node:
     def group_by(self, mapper: str, **options: Any) -> Node:
         return self._add("group_by", self, mapper=mapper, **options)
 
+    def group_table(self, mapper: str, **options: Any) -> Node:
+        made = replace(self._mapped(mapper), key="string", size_ms=None, is_table=False)
+        return self._add("group_table", made, mapper=mapper, **options)
+
+    def cogroup(self, aggregator: str, other: Node | None = None) -> Node:
+        """This grouped stream, together with what `other` has already."""
+        return self._add("cogroup", self, aggregator=aggregator, other=other.id if other else None)
+
     def repartition(self, **options: Any) -> Node:
         return self._add("repartition", self, **options)
 
@@ -128,8 +136,10 @@ class Node:
     def reduce(self, reducer: str, **options: Any) -> Node:
         return self._add("reduce", replace(self, is_table=True), reducer=reducer, **options)
 
-    def aggregate(self, initial: str | int, aggregator: str, merger: str | None = None, **options: Any) -> Node:
-        """Sessions have a merger, which is the name of a reducer."""
+    def aggregate(
+        self, initial: str | int, aggregator: str | None = None, merger: str | None = None, **options: Any
+    ) -> Node:
+        """Sessions have a merger, which is the name of a reducer; several streams have their own aggregators."""
         made = replace(self, value="long" if isinstance(initial, int) else "string", is_table=True)
         return self._add("aggregate", made, initial=initial, aggregator=aggregator, merger=merger, **options)
 

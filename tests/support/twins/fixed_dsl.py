@@ -19,6 +19,13 @@ def ended(node: Node, *steps: Step) -> DslScenario:
     return DslScenario(node.program, steps)
 
 
+def two_in_one(first: str, second: str) -> Node:
+    """The streams of two topics, to be added up in one aggregate."""
+    program = Program()
+    one = program.stream(first).group_by_key().cogroup("sum")
+    return program.stream(second).group_by_key().cogroup("sum", one)
+
+
 def windows_of_time(size_ms: int, grace_ms: int = 0, advance_ms: int | None = None) -> DslScenario:
     return ended(grouped().windowed_by_time(size_ms, grace_ms=grace_ms, advance_ms=advance_ms).count())
 
@@ -109,6 +116,12 @@ DIFFERING = {
             pipe("in", "b", "x", 20),
         ),
         persistent=True,
+    ),
+    "a stream of several that lags behind": ended(
+        two_in_one("fast", "slow").windowed_by_time(10, grace_ms=0).aggregate(0),
+        pipe("fast", "a", "xx", 5),
+        pipe("fast", "a", "xx", 25),
+        pipe("slow", "a", "x", 6),
     ),
     "headers of a session": ended(
         grouped().windowed_by_session(10, grace_ms=5).count(), pipe("in", "a", "x", 5, [("trace", "1")])

@@ -330,6 +330,75 @@ def regrouped(draft: Draft) -> None:
     finish(draft, table)
 
 
+def grouped_tables(draft: Draft) -> None:
+    """Tables by other keys, also windowed ones, versioned ones and what came of one, several aggregates of each."""
+    random = draft.random
+    if draft.chance(0.2):
+        table = aggregated(draft, time_windows(draft, grouped(draft)))
+    else:
+        table = versioned_table(draft, "in", 30) if draft.chance(0.15) else any_table(draft, "in")
+    by = table.group_table(
+        random.choice(("swap", "by_size")) if table.key == "string" else "by_size", **draft.named(0.4)
+    )
+    for number in range(random.choice((0, 0, 1, 2))):
+        aggregated_table(draft, by).to_stream().to(f"more-{number}")
+    table = aggregated_table(draft, by)
+    if draft.chance(0.2):
+        table = aggregated_table(draft, table.group_table("by_size", **draft.named()))
+    elif draft.chance(0.2):
+        table = table.join_table("left_join", any_table(draft, "other"), joiner(draft), **draft.named())
+    finish(draft, table)
+
+
+def cached_grouped_tables(draft: Draft) -> None:
+    draft.caching = True
+    grouped_tables(draft)
+
+
+def aggregated_table(draft: Draft, of: Node) -> Node:
+    """An aggregation of a table that is grouped."""
+    options = {**draft.named(), **draft.kept(**({"history_ms": 30} if draft.chance(0.1) else {}))}
+    kind = draft.random.choice(("count", "reduce", "aggregate"))
+    if kind == "count":
+        return of.count(**options)
+    if kind == "reduce":
+        choices = (("sum", "difference"),) if of.value == "long" else (("concat", "less"), ("concat", "null_if_x"))
+        adder, subtractor = draft.random.choice(choices)
+        return of.reduce(adder, subtractor=subtractor, **options)
+    initial, adder, subtractor = draft.random.choice(
+        (("i", "concat", "less"), (0, "sum", "difference"), ("i", "null_if_x", "null_if_x"), ("i", "less", "null_if_x"))
+    )
+    return of.aggregate(initial, adder, subtractor=subtractor, **options)
+
+
+def cogroups(windows: Callable[[Draft, Node], Node] | None = None) -> Callable[[Draft], None]:
+    """Several streams in one aggregate, some of them by other keys."""
+
+    def draw(draft: Draft) -> None:
+        cogrouped(draft, windows)
+
+    return draw
+
+
+def cogrouped(draft: Draft, windows: Callable[[Draft, Node], Node] | None) -> None:
+    random = draft.random
+    several = None
+    initial, aggregators, merger = random.choice(
+        (("i", ("concat", "null_if_x", "less"), "concat"), (0, ("sum",), "sum"))
+    )
+    for number in range(random.choice((1, 2, 2, 3))):
+        of = stream(draft, random.choice(("in", "other")) if number == 1 else f"in-{number}")
+        # Two topics called by the store would be one.
+        of = divided(draft, of) if number == 0 and draft.chance(0.5) else of.group_by_key()
+        several = of.cogroup(random.choice(aggregators), several)
+    assert several is not None
+    several = several if windows is None else windows(draft, several)
+    # What one stream's time has closed is forgotten for the others too: see fixed_dsl.DIFFERING.
+    kept = {} if windows is None else {"retention_ms": LONG_RETENTION_MS}
+    merge = {"merger": merger} if several.key == "session" else {}
+    finish(draft, several.aggregate(initial, **merge, **draft.named(), **draft.kept(**kept)))
+
+
 def regrouped_joins(draft: Draft) -> None:
     """Joins whose sides have other keys than they came with, also of a stream with itself, and none."""
     random = draft.random
@@ -413,6 +482,10 @@ FAMILIES: dict[str, Callable[[Draft], None]] = {
     "chains": chains,
     "regrouped": regrouped,
     "regrouped joins": regrouped_joins,
+    "grouped tables": grouped_tables,
+    "cached grouped tables": cached_grouped_tables,
+    "cogroups": cogroups(),
+    "windowed cogroups": cogroups(any_windows),
 }
 
 

@@ -57,7 +57,8 @@ class WindowedProcessor(Planned[WindowedPlan[WindowsT]]):
         super().init(context)
         plan = self._plan.aggregate
         self._store = context.state_store(plan.store)
-        self._observed = ObservedTime(context, plan.store, plan.key_serde)
+        clock = plan.store if plan.node is None else f"{plan.store}/{plan.node}"
+        self._observed = ObservedTime(context, clock, plan.key_serde)
         self._closing = WindowClosing(self._observed, self._plan.windows.closes_after_ms)
         self._store_is_behind = context._earlier_times("store", plan.store) is not None
 
@@ -92,6 +93,10 @@ class WindowedAggregate(WindowedProcessor[WindowsT]):
             windows = self._closing.not_yet_closed(self._windows)
             self._final = FinalWindows(context, plan.store, plan.key_serde, self._held, windows)
 
+    def _forgotten_ms(self) -> int:
+        """Return the latest end of a window that the store does not show any more."""
+        return int(self._store.first_visible_ms) - 1
+
     @abstractmethod
     def _held(self, window: Windowed) -> ValueTimestampHeaders[Any] | None:
         """Return what is held of a window, with the timestamp that it goes on with."""
@@ -107,7 +112,9 @@ class WindowedAggregate(WindowedProcessor[WindowsT]):
         if self._store_is_behind:
             # What came from a shard that was ahead must not hide what is open.
             self._store.hold_stream_time(self._closing.seen(closed_ms))
-        return self._closing.of_key(record, closed_ms)
+        closed_ms = self._closing.of_key(record, closed_ms)
+        # Others may have taken the store on: what it has forgotten would begin anew, and not be kept.
+        return closed_ms if self._plan.aggregate.node is None else max(closed_ms, self._forgotten_ms())
 
     def _lacks_value(self, record: Record[Any, Any]) -> bool:
         return record.value is None and self._plan.aggregate.aggregation.needs_value
@@ -130,6 +137,9 @@ class AggregateByStart(WindowedAggregate[WindowsT]):
     def _held(self, window: Windowed) -> ValueTimestampHeaders[Any] | None:
         held: ValueTimestampHeaders[Any] | None = self._store.fetch(window.key, window.start_ms)
         return held
+
+    def _forgotten_ms(self) -> int:
+        return self._end_ms(super()._forgotten_ms())
 
     def _windows(self) -> Iterable[Windowed]:
         with self._store.all() as entries:

@@ -1,0 +1,95 @@
+"""Tables that are grouped by another key, and what is kept of them: a value that goes away is taken out again.
+
+Source: Kafka's KTableRepartitionMap, KTableAggregate and KTableReduce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from statestore.dsl.change import Change
+from statestore.dsl.processors.aggregating import AggregatePlan, Update
+from statestore.dsl.processors.planned import Planned
+from statestore.dsl.processors.tables import table_store
+from statestore.processor.context import ProcessorContext
+from statestore.processor.record import Record
+from statestore.stores.holders import ValueTimestampHeaders
+
+
+@dataclass(frozen=True)
+class RegroupingPlan:
+    """How a table is grouped by another key. Travels to the executors."""
+
+    selector: Callable[[Any, Any], tuple[Any, Any]]
+    leaves_out_earlier: bool
+    """Whether changes of versions that are not the latest are left out: of a versioned table."""
+
+
+class RegroupingTable(Planned[RegroupingPlan]):
+    """Sends each change to the key that it had before, to be taken out, and to the one that it has now, to be added."""
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Forward one change if the key stays, else one to each of both; a key or value of None is nobody's."""
+        key, change = record.key, record.value
+        if self._plan.leaves_out_earlier and not change.is_latest:
+            return
+        new, old = self._grouped(key, change.new), self._grouped(key, change.old)
+        if new is not None and old is not None and new[0] == old[0]:
+            self._forward(record, new[0], Change(new[1], old[1]))
+            return
+        if old is not None:
+            self._forward(record, old[0], Change(None, old[1]))
+        if new is not None:
+            self._forward(record, new[0], Change(new[1]))
+
+    def _grouped(self, key: Any, value: Any) -> tuple[Any, Any] | None:
+        if value is None:
+            return None
+        made = self._plan.selector(key, value)
+        return None if made[0] is None or made[1] is None else made
+
+    def _forward(self, record: Record[Any, Any], key: Any, change: Change) -> None:
+        self._context.forward(record.with_key(key).with_value(change))
+
+
+class AggregatingTable(Planned[AggregatePlan]):
+    """Keeps one aggregate a key of a table that is grouped by it, with the latest timestamp of its changes."""
+
+    def init(self, context: ProcessorContext) -> None:
+        """Open the store."""
+        super().init(context)
+        self._store = table_store(context.state_store(self._plan.store))
+        self._changes = self._plan.changes.open(context, self._plan.key_serde)
+        self._update = Update(self._plan, context)
+        self._knows_old = self._plan.changes.send_old or self._plan.changes.is_cached
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Take out of a key's aggregate what is gone, and add what is new."""
+        key, change, aggregation = record.key, record.value, self._plan.aggregation
+        held = self._store.get(key)
+        made, timestamp_ms, header_bytes = None, record.timestamp_ms, None
+        if held is not None:
+            made, header_bytes = held.value, held.header_bytes
+            timestamp_ms = max(timestamp_ms, held.timestamp_ms)
+        # Functions may change what they are given.
+        old = deepcopy(made) if self._knows_old else None
+        if change.old is not None and made is not None:
+            assert aggregation.subtractor is not None  # all aggregates of a grouped table have one
+            made = aggregation.subtractor(key, change.old, made)
+        if change.new is not None:
+            made = aggregation.aggregator(key, change.new, aggregation.initializer() if made is None else made)
+        if made is None and self._plan.changes.is_cached:
+            timestamp_ms = record.timestamp_ms  # as in `Update.of`
+        updated = ValueTimestampHeaders(
+            made, timestamp_ms, self._update.merged(header_bytes, record.headers.to_bytes())
+        )
+        is_latest = self._store.hold(key, updated)
+        if is_latest is not None:
+            self._changes.send(key, made, old, timestamp_ms, updated.header_bytes, is_latest=is_latest)
+
+    def finish_batch(self) -> None:
+        """Send on what was held back."""
+        self._changes.finish()
