@@ -39,7 +39,7 @@ from statestore.recovery.location.retrying import Retrying
 from statestore.recovery.restore.progress import StateRestoreListener
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.stores.builder import StoreBuilder
-from statestore.stores.entries.state_serdes import StateSerdes
+from statestore.stores.codec import StateSerdes
 from statestore.stores.holders import (
     AggregationWithHeaders,
     ValueAndTimestamp,

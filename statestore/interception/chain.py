@@ -20,8 +20,14 @@ from statestore.connect.transforms.properties_text import config_of, read_proper
 from statestore.errors import ConfigException, ProcessorError
 from statestore.errors.middleware import ChainIncompleteError, ChainOrderError
 from statestore.interception.failures import raise_refusal
-from statestore.interception.ingest_function import IngestFunction, IngestHook, with_default_converter
-from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
+from statestore.interception.interceptor import (
+    EmittedRecord,
+    IngestedRecord,
+    IngestFunction,
+    IngestHook,
+    Interceptor,
+    with_default_converter,
+)
 from statestore.interception.passage import EmitPassage, IngestPassage, Passage, PassedRecord
 
 if TYPE_CHECKING:

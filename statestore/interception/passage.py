@@ -20,7 +20,7 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.headers.topic_columns import SourceFields
-from statestore.interception.failed_record import Refusal
+from statestore.interception.failures import Refusal
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, defines
 
 PART_BYTES: Final = 64 << 20

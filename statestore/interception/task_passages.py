@@ -17,8 +17,7 @@ from statestore.headers import topic_columns
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ProducerRecord
 from statestore.headers.topic_columns import Send, SinkFields, SourceFields
-from statestore.interception.failed_record import Refusal
-from statestore.interception.failures import OnRefusal, raise_refusal
+from statestore.interception.failures import OnRefusal, Refusal, raise_refusal
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.interception.passage import PLACE, EmitPassage, IngestPassage, record_of, source_of
 

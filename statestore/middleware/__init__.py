@@ -6,7 +6,7 @@ schemas         what it means: schema_registry, polyglot, cloud_events
 lineage         where it has been: tracing, trail, chargeback
 lifetime        until when it counts: expiry, compaction
 
-application, extras    what some of them share
+application     what they share
 
 Applications are public modules: nothing is imported that nobody asked for. A task runs a chain around a topology,
 `with_middleware` on a DataFrame, ChainClient around a plain client. How they work is in `interception`, which this
@@ -14,8 +14,7 @@ imports.
 """
 
 from statestore.interception.chain import Chain, chain_of
-from statestore.interception.failed_record import DeadLetters, FailedRecord
-from statestore.interception.failures import FailureHandling
+from statestore.interception.failures import DeadLetters, FailedRecord, FailureHandling
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.stores.builder import PartStore

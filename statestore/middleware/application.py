@@ -1,22 +1,42 @@
-"""What interceptors that are applications have in common: their configuration, their clock, and marks in headers."""
+"""What applications of middleware share: configuration, clock, headers, and libraries that are extras."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.connect.config import REQUIRED, ConfigDef, ConfigType, Properties, Property
 from statestore.errors import ConfigException
+from statestore.errors.middleware import ExtraMissingError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import Interceptor, InterceptorContext
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on
+
+TRACEPARENT: Final = "traceparent"
+"""The trace that a record belongs to, and the span that it comes from. Source: W3C Trace Context."""
+TRACESTATE: Final = "tracestate"
+"""What tracing systems add to that."""
+BAGGAGE: Final = "baggage"
+"""Names and values that travel with a trace. Source: W3C Baggage."""
+TRACE_LINKS: Final = "trace-links"
+"""Other traces that a record comes from. Leaves with the span that is made when the record is emitted."""
+TRAIL_HEADER: Final = "paper-trail"
+"""The header that the routing trail is in."""
+
+CHANGING_HEADERS: Final = (TRACEPARENT, TRACESTATE, BAGGAGE, TRACE_LINKS, TRAIL_HEADER)
+"""The headers that change on a record's way: each hop continues the trace and lengthens the routing trail.
+
+Mirrors and agents change them too, and have no keys. So a signature leaves them out unless it is told otherwise, and
+nothing may be decided by them.
+"""
 
 
 class Application(Interceptor):
@@ -83,3 +103,12 @@ def with_header_where(records: RecordColumns, mask: pa.BooleanArray, key: str, v
         return records
     marked = records.with_header(key, values)
     return records.with_columns(headers=pc.if_else(mask, marked.headers, records.headers))
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Have an import inside of the `with` raise ExtraMissingError, which names the extra that brings what it lacks."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        raise ExtraMissingError(module=(missing.name or name).partition(".")[0], extra=name) from missing

@@ -23,8 +23,9 @@ from statestore.operators.state_handle import (
     StatefulProcessorHandle,
     StateKind,
     TimeMode,
+    Timers,
+    timer_store,
 )
-from statestore.operators.timers import Timers, timer_store
 from statestore.processor.context import NO_FAULT_OF_USER_CODE, ProcessorContext, ShardClock
 from statestore.processor.nodes import Operator, SinkNode, SourceNode
 from statestore.processor.processor import Processor

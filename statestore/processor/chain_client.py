@@ -28,7 +28,7 @@ from statestore.processor.topology import Topology
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on
 
-    from statestore.interception.failed_record import Refusal
+    from statestore.interception.failures import Refusal
 
 __all__ = ["ChainClient"]
 

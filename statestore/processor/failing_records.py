@@ -14,8 +14,7 @@ from statestore.errors import (
 )
 from statestore.errors.readable import facts_in_words, record_facts, record_place, shape_of, user_line
 from statestore.headers.topic_columns import SourceFields
-from statestore.interception.failed_record import FailureStage, Refusal
-from statestore.interception.failures import TaskFailures
+from statestore.interception.failures import FailureStage, Refusal, TaskFailures
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.nodes import SinkNode, SourceNode

@@ -14,8 +14,7 @@ from statestore.errors import DataException, ProcessorError, RecordRefusedError,
 from statestore.errors.readable import shape_of
 from statestore.errors.state import SpilledDeltaCorruptedError
 from statestore.headers.topic_columns import Send, SourceFields
-from statestore.interception.failed_record import Refusal
-from statestore.interception.failures import OnRefusal
+from statestore.interception.failures import OnRefusal, Refusal
 from statestore.interception.interceptor import IngestedRecord, Interceptor, defines
 from statestore.interception.passage import source_of
 from statestore.interception.task_passages import Ingest, TaskEmission

@@ -19,9 +19,8 @@ from statestore.errors.run import UnknownTopicError
 from statestore.errors.state import LocalStateCorruptedError
 from statestore.format.binary_columns import Integers
 from statestore.headers.topic_columns import Send, SinkFields, SourceFields, sink_records, source_batch, source_records
-from statestore.interception.failed_record import FailureStage
-from statestore.interception.failures import FAIL_ALWAYS, FailureHandling, TaskFailures
-from statestore.interception.ingest_function import header_converter_of
+from statestore.interception.failures import FAIL_ALWAYS, FailureHandling, FailureStage, TaskFailures
+from statestore.interception.interceptor import header_converter_of
 from statestore.processor.column_receivers import (
     ColumnSource,
     ReadColumns,

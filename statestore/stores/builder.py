@@ -22,9 +22,8 @@ from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import split_stored
 from statestore.headers.expiry_header import EXPIRY_HEADER
 from statestore.recovery.commit.changelog import Changelog
-from statestore.stores.entries.codec import value_codec
-from statestore.stores.entries.entry_codec import EntryCodec
-from statestore.stores.entries.state_serdes import StateSerdes
+from statestore.stores.codec import StateSerdes, value_codec
+from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.key_value import KeyValueStore
 from statestore.stores.layers.expiring import ExpiringLayer, Expiry, OneTime, TimeToLive
 from statestore.stores.layers.layer import (
@@ -34,8 +33,7 @@ from statestore.stores.layers.layer import (
     RetainingLayer,
     WrittenFor,
 )
-from statestore.stores.metered import measure_operations
-from statestore.stores.metrics import StoreMetrics
+from statestore.stores.metrics import StoreMetrics, measure_operations
 from statestore.stores.readable_store import SegmentedParts, StoreParts, StoreStack, VersionedParts
 from statestore.stores.supplier import BytesStoreSupplier, Duration, KeyValueBytesStoreSupplier
 from statestore.stores.typed_store import TypedStore

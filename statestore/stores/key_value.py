@@ -22,7 +22,7 @@ from statestore.format.serde import Serde
 from statestore.format.values.store_format import StoreFormat
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
-from statestore.stores.entries.entry_columns import HeldColumns
+from statestore.stores.codec import HeldColumns
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator
 from statestore.stores.readable_store import ReadableStore

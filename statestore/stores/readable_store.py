@@ -16,8 +16,8 @@ from statestore.errors import DeserializationError, FormatError, StoreError
 from statestore.errors.state import StoreClosedError
 from statestore.format.binary_columns import as_one_array
 from statestore.recovery.commit.changelog import Changelog
-from statestore.stores.entries.entry_codec import EntryCodec
-from statestore.stores.entries.entry_columns import EntryColumns, HeldColumns
+from statestore.stores.codec import EntryColumns, HeldColumns
+from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.iterator import StoreIterator
 from statestore.stores.layers.layer import Drops, Expires, HoldsBack
 from statestore.stores.supplier import in_milliseconds

@@ -20,7 +20,7 @@ from statestore.format.values.value_timestamp_headers import (
 )
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
-from statestore.stores.entries.codec import ValueCodec
+from statestore.stores.codec import ValueCodec
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.readable_store import WRITES, ReadableStore, StoreParts, StoreStack
 

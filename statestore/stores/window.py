@@ -21,7 +21,7 @@ from statestore.format.keys.window_key import MAX_SEQUENCE, MAX_TIME_MS, check_t
 from statestore.format.values.store_format import StoreFormat
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
-from statestore.stores.entries.entry_columns import HeldColumns
+from statestore.stores.codec import HeldColumns
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
 from statestore.stores.readable_store import ReadForms, SegmentedParts, SegmentedReadableStore

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.values.store_format import StoreFormat
 from statestore.headers.record_headers import Headers
-from statestore.stores.entries.codec import ValueCodec
+from statestore.stores.codec import ValueCodec
 from statestore.stores.holders import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.key_value import KeyValueStore, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders
 from statestore.stores.session import SessionStore, SessionStoreWithHeaders

@@ -18,7 +18,7 @@ from statestore.connect.typed_headers import TypedHeaders
 from statestore.errors import ConfigException, DataException, ProcessorError
 from statestore.headers.topic_columns import SourceFields, source_batch, source_records
 from statestore.interception.chain import query_chain
-from statestore.interception.ingest_function import header_converter_of
+from statestore.interception.interceptor import header_converter_of
 from statestore.testing import TopologyTestDriver
 from tests.support.ingest import ingest_batch, ingest_records
 

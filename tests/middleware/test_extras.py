@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from statestore.errors.middleware import ExtraMissingError
-from statestore.middleware.extras import extra
+from statestore.middleware.application import extra
 
 LIBRARIES = ("confluent_kafka", "fastavro", "msgpack", "opentelemetry", "cryptography", "zstandard", "jwt", "cedarpy")
 

@@ -12,8 +12,7 @@ from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Top
 from statestore.errors import DeserializationError, ProcessorError, SerializationError, TopologyError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.topic_columns import SourceFields, source_batch
-from statestore.interception.failed_record import FailedRecord, FailureStage
-from statestore.interception.failures import FailureHandling, OnFailure
+from statestore.interception.failures import FailedRecord, FailureHandling, FailureStage, OnFailure
 from statestore.middleware import DeadLetters, Interceptor
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.processor import BatchProcessor

@@ -21,7 +21,7 @@ from statestore.errors.middleware import ChainOrderError
 from statestore.headers.record_columns import ORIGIN
 from statestore.interception.chain import chain_of
 from statestore.middleware import Chain, Interceptor
-from statestore.middleware.lineage.changing_headers import BAGGAGE, TRACE_LINKS, TRACESTATE
+from statestore.middleware.application import BAGGAGE, TRACE_LINKS, TRACESTATE
 from statestore.middleware.lineage.tracing import TRACEPARENT, Tracing, link_traces
 from statestore.middleware.lineage.tracing.trace_headers import MAX_LINKS
 from tests.support.passed_records import Clocks, started

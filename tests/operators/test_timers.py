@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.operators.timers import Timers, timer_store
+from statestore.operators.state_handle import Timers, timer_store
 
 KEYS = st.lists(st.sampled_from([0, 1, 107, 116, 255]), max_size=3).map(bytes)
 TIMES = st.integers(0, 5) | st.sampled_from([2**32, 2**63 - 1])

@@ -9,7 +9,7 @@ from statestore.errors import TopologyError
 from statestore.format.keys.due_key import TIMER_KEYS
 from statestore.format.keys.entry_key import LIST_KEYS
 from statestore.operators.keyed_state import keyed_state_store
-from statestore.operators.timers import timer_store
+from statestore.operators.state_handle import timer_store
 from statestore.processor.nodes import Operator, SinkNode, SourceNode
 from statestore.stores.builder import PartStore
 

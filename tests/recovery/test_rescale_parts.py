@@ -24,7 +24,7 @@ from statestore.format.keys.entry_key import list_entry_key, map_entry_key, size
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.value_timestamp_headers import encode_value_timestamp_headers
 from statestore.operators.keyed_state import keyed_state_store
-from statestore.operators.timers import Timers, timer_store
+from statestore.operators.state_handle import Timers, timer_store
 from statestore.processor.nodes import Operator
 from statestore.recovery.commit.pointer import (
     CommitPointer,

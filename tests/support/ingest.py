@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from statestore.headers.topic_columns import SourceFields
-from statestore.interception.ingest_function import IngestFunction, IngestHook
+from statestore.interception.interceptor import IngestFunction, IngestHook
 from statestore.interception.task_passages import Ingest
 
 

@@ -18,7 +18,7 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_HEADERS, DROPPED_RECORDS
 from statestore.processor.processor import BatchProcessor
-from statestore.stores.entries.entry_columns import HeldColumns
+from statestore.stores.codec import HeldColumns
 
 
 class AggregatingColumns(Planned[AggregatePlan], BatchProcessor):

@@ -38,7 +38,7 @@ from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS, DUPLICATE_RECORDS, LATE_RECORDS
 from statestore.processor.processor import BatchProcessor
 from statestore.processor.record import Record
-from statestore.stores.entries.entry_columns import HeldColumns
+from statestore.stores.codec import HeldColumns
 
 
 class Identity(Protocol):

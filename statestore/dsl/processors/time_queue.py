@@ -17,7 +17,7 @@ from statestore.format.keys.due_key import due_bounds, due_key, last_due_place, 
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
-from statestore.stores.entries.entry_columns import HeldColumns
+from statestore.stores.codec import HeldColumns
 
 _NEVER_MS: Final = MAX_TIME_MS
 _READ_AT_ONCE: Final = 512

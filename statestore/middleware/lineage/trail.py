@@ -25,8 +25,7 @@ from statestore.format.varint import decode_uvarint, decode_varlong, encode_uvar
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
-from statestore.middleware.application import Application, options, value_of
-from statestore.middleware.lineage.changing_headers import TRAIL_HEADER
+from statestore.middleware.application import TRAIL_HEADER, Application, options, value_of
 
 __all__ = ["TRAIL_HEADER", "Entry", "PaperTrail", "read_trail"]
 

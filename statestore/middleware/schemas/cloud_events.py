@@ -27,8 +27,7 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ProducerRecord
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
-from statestore.middleware.application import Application, options, value_of
-from statestore.middleware.extras import extra
+from statestore.middleware.application import Application, extra, options, value_of
 from statestore.middleware.schemas.content_type import CONTENT_TYPE, ContentType
 
 if TYPE_CHECKING:

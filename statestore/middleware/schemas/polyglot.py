@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 from statestore.errors import DeserializationError, SerializationError
 from statestore.errors.middleware import UnknownContentTypeError
 from statestore.format.serde import Serde, Serdes
-from statestore.middleware.application import value_of
-from statestore.middleware.extras import extra
-from statestore.middleware.schemas.avro import plain_avro_serde
+from statestore.middleware.application import extra, value_of
 from statestore.middleware.schemas.content_type import CONTENT_TYPE, ContentType
+from statestore.middleware.schemas.schema_registry.serde import plain_avro_serde
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

@@ -21,8 +21,7 @@ from statestore.errors import RecordRefusedError, TokenRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
-from statestore.middleware.application import options, value_of, with_header_where
-from statestore.middleware.extras import extra
+from statestore.middleware.application import extra, options, value_of, with_header_where
 from statestore.middleware.security.frames import is_key_id
 from statestore.middleware.security.keys import Key, KeyedInterceptor, KeyProvider, Keyring
 

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from statestore.connect.recently_used import RecentlyUsed
 from statestore.headers.record_headers import Headers
-from statestore.middleware.application import value_of
-from statestore.middleware.extras import extra
+from statestore.middleware.application import extra, value_of
 from statestore.middleware.security.authorization import AccessDecision, AccessRequest
 
 with extra("cedar"):

@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from statestore.errors.middleware import KeyUnusableError, UnknownKeyIdError
 from statestore.interception.interceptor import InterceptorContext
-from statestore.middleware.application import Application
-from statestore.middleware.extras import extra
+from statestore.middleware.application import Application, extra
 from statestore.middleware.security.frames import KEY_ID_BYTES_MAX, is_key_id
 
 with extra("signing"):  # or "encryption": both bring it

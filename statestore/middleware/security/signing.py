@@ -29,8 +29,7 @@ from statestore.format.records.header_bytes import parse_headers
 from statestore.format.serde import Serdes
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
-from statestore.middleware.application import options, value_of
-from statestore.middleware.lineage.changing_headers import CHANGING_HEADERS
+from statestore.middleware.application import CHANGING_HEADERS, options, value_of
 from statestore.middleware.security.frames import NAMES_MAX, Pairs, SignatureHead, read_frame, signed_bytes
 from statestore.middleware.security.keys import KeyedInterceptor, KeyProvider, SignatureKey
 from statestore.stores.builder import PartStore

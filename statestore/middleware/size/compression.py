@@ -28,8 +28,7 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.interception.passage import PART_BYTES
-from statestore.middleware.application import Application, options, value_of, with_header_where
-from statestore.middleware.extras import extra
+from statestore.middleware.application import Application, extra, options, value_of, with_header_where
 from statestore.middleware.schemas.content_type import CONTENT_TYPE
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from statestore.headers.topic_columns import (
     sink_records,
 )
 from statestore.interception.chain import Interceptors, query_chain
-from statestore.interception.failed_record import FailureStage
-from statestore.interception.failures import FailureHandling, TaskFailures
+from statestore.interception.failures import FailureHandling, FailureStage, TaskFailures
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.nodes import InterceptorNode

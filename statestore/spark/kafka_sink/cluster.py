@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from statestore.errors.run import KafkaRefusedError, KafkaTimeoutError, MarkerTopicError
-from statestore.middleware.extras import extra
+from statestore.middleware.application import extra
 
 with extra("kafka"):
     from confluent_kafka import (

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from statestore.errors import InputError
 from statestore.errors.run import KafkaRefusedError, TransactionAbortedError, TransactionFencedError
-from statestore.middleware.extras import extra
+from statestore.middleware.application import extra
 from statestore.spark.kafka_sink.cluster import is_fenced
 from statestore.spark.kafka_sink.markers import MarkerTopic
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from statestore.errors import TopologyError
-from statestore.interception.failed_record import FailureStage
-from statestore.interception.failures import FailureHandling
+from statestore.interception.failures import FailureHandling, FailureStage
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.task_stores import shard_stores

@@ -20,7 +20,7 @@ from statestore import (
     ValueTimestampHeaders,
 )
 from statestore.format.key_groups import KeyGroups
-from statestore.stores.entries.entry_columns import HeldColumns
+from statestore.stores.codec import HeldColumns
 from tests.support.headed_stores import HeadedStores
 from tests.support.sessions import add_to_session
 from tests.support.soak.records import FOREVER_MS, GAP_MS, TTL_MS, VERSIONS_SEGMENT_MS, WINDOW_MS

@@ -31,7 +31,7 @@ from statestore.format.serde_columns import ColumnSerde
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
 from statestore.stores.builder import PartStore
-from statestore.stores.entries.entry_columns import HeldColumns
+from statestore.stores.codec import HeldColumns
 from statestore.stores.holders import ValueTimestampHeaders
 from statestore.stores.iterator import Windowed
 from statestore.stores.stores import Stores

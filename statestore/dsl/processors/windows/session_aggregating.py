@@ -32,7 +32,7 @@ from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
 from statestore.processor.record import Record
-from statestore.stores.entries.entry_columns import HeldColumns
+from statestore.stores.codec import HeldColumns
 from statestore.stores.holders import AggregationWithHeaders, ValueTimestampHeaders
 from statestore.stores.iterator import Windowed
 from statestore.stores.session import FoundSessions

@@ -7,7 +7,7 @@ trace_headers  the headers' bounds, links to other traces, and between headers a
 Needs the extra `tracing`; users import from here. Start at `interceptor`.
 """
 
-from statestore.middleware.lineage.changing_headers import TRACEPARENT
+from statestore.middleware.application import TRACEPARENT
 from statestore.middleware.lineage.tracing.interceptor import BatchTracing, Tracing
 from statestore.middleware.lineage.tracing.trace_headers import link_traces
 

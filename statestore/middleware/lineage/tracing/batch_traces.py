@@ -20,9 +20,7 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
-from statestore.middleware.application import value_of
-from statestore.middleware.extras import extra
-from statestore.middleware.lineage.changing_headers import TRACE_LINKS, TRACEPARENT
+from statestore.middleware.application import TRACE_LINKS, TRACEPARENT, extra, value_of
 from statestore.middleware.lineage.tracing import trace_headers
 
 with extra("tracing"):

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from statestore.headers.record_columns import RecordColumns
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
-from statestore.middleware.application import Application, options
-from statestore.middleware.lineage.changing_headers import TRACE_LINKS, TRACEPARENT
+from statestore.middleware.application import TRACE_LINKS, TRACEPARENT, Application, options
 from statestore.middleware.lineage.tracing.batch_traces import BatchTraces, ProviderFactory, process_tracer
 from statestore.middleware.lineage.tracing.trace_headers import Propagation
 

@@ -17,9 +17,7 @@ import pyarrow.compute as pc
 from statestore.format.binary_columns import Flags
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
-from statestore.middleware.application import value_of
-from statestore.middleware.extras import extra
-from statestore.middleware.lineage.changing_headers import BAGGAGE, TRACE_LINKS, TRACEPARENT, TRACESTATE
+from statestore.middleware.application import BAGGAGE, TRACE_LINKS, TRACEPARENT, TRACESTATE, extra, value_of
 
 with extra("tracing"):
     from opentelemetry.context import Context

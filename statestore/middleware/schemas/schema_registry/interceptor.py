@@ -15,11 +15,10 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.middleware.application import Application, options
-from statestore.middleware.schemas.avro import AvroValues, schema_text
 from statestore.middleware.schemas.content_type import CONTENT_TYPE
 from statestore.middleware.schemas.schema_registry.ids import VALUE_IDS, IdPlace, IdWriter, read_id, remove_ids
 from statestore.middleware.schemas.schema_registry.registry import SchemaRegistry
-from statestore.middleware.schemas.schema_registry.serde import Subject, read_as, subject_of
+from statestore.middleware.schemas.schema_registry.serde import AvroValues, Subject, read_as, schema_text, subject_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from statestore.connect.converters.avro.avro_datum import LARGEST_SCHEMA_BYTES
 from statestore.errors.middleware import IncompatibleSchemaError, SchemaRejectedError
-from statestore.middleware.extras import extra
+from statestore.middleware.application import extra
 from statestore.middleware.schemas.schema_registry.ids import SchemaId, SchemaIds
 from statestore.middleware.schemas.schema_registry.registry import RegisteredSchema, SchemaRegistry, schema_md5
 

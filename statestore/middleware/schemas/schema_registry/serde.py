@@ -1,20 +1,21 @@
-"""avro_serde: keys or values in Avro, with the id of their schema in a registry.
+"""Serdes in Avro: with the id of their schema in a registry, or under one schema that both sides have.
 
-Written is the serde's own schema. Read is what any schema has written that goes with it, by Avro's rules of resolution;
-the registry is asked once a process for each schema.
+`avro_serde` writes with its own schema. It reads what any compatible schema has written, by Avro's rules of resolution;
+a process asks the registry once for each schema.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from statestore.connect.converters.avro.avro_datum import AvroSchema
-from statestore.errors import SerializationError
+from statestore.connect.converters.avro.avro_datum import AvroSchema, avro_schema, read_datum, write_datum
+from statestore.errors import DataException, SerializationError
 from statestore.errors.middleware import IncompatibleSchemaError
 from statestore.format.serde import Serde, Serdes
-from statestore.middleware.schemas.avro import AvroValues, read_value, schema_text
 from statestore.middleware.schemas.schema_registry.ids import IdPlace, IdWriter, read_id
 from statestore.middleware.schemas.schema_registry.registry import SchemaRegistry
 
@@ -95,3 +96,53 @@ def read_as(reader: AvroSchema | None, writer: AvroSchema, datum: bytes) -> Any:
             raise IncompatibleSchemaError("bytes that stand as they are can be read as bytes only")
         return datum
     return read_value(writer, reader, datum)
+
+
+def schema_text(schema: str | dict[str, Any] | list[Any]) -> str:
+    """Return a schema in JSON, which may be given as Python has it. Raises DataException if Avro has none like it."""
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    avro_schema(text)
+    return text
+
+
+def plain_avro_serde(schema: str | dict[str, Any] | list[Any]) -> Serde[Any]:
+    """Return the serde of values in Avro's binary encoding and nothing else: what is read was written with the schema.
+
+    Records are dicts. Raises DataException if it is no schema, and ConfigException for want of fastavro.
+    """
+    made = AvroValues(schema_text(schema))
+    return Serdes.of("avro", made.write, made.read)
+
+
+@dataclass(frozen=True)
+class AvroValues:
+    """Values under a schema in JSON; picklable, as a text."""
+
+    schema: str
+
+    def write(self, value: Any) -> bytes:
+        """Return a value in Avro. Raises SerializationError if it does not follow the schema."""
+        try:
+            return write_datum(self.parsed, value)
+        except DataException as cause:
+            raise SerializationError(f"{cause}") from cause
+
+    def read(self, data: bytes) -> Any:
+        """Return the value of bytes. Raises IncompatibleSchemaError if they do not follow the schema."""
+        return read_value(self.parsed, None, data)
+
+    @cached_property
+    def parsed(self) -> AvroSchema:
+        """The schema, parsed once."""
+        return avro_schema(self.schema)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AvroValues, (self.schema,)
+
+
+def read_value(writer: AvroSchema, reader: AvroSchema | None, data: bytes) -> Any:
+    """Return the value of bytes, as another schema has it or as it is. Raises IncompatibleSchemaError."""
+    try:
+        return read_datum(writer, reader, data)
+    except DataException as cause:
+        raise IncompatibleSchemaError(f"{cause}") from cause

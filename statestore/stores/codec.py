@@ -6,14 +6,19 @@ Headers are a choice of codec: the stores themselves don't know of them.
 from __future__ import annotations
 
 import struct
+import warnings
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, overload
+
+import pyarrow as pa
 
 from statestore.bytestore.protocol import Change, Pair
 from statestore.errors import DeserializationError, FormatError, StoreError
 from statestore.errors.readable import shape_of
-from statestore.format.serde import Serde
+from statestore.format.binary_columns import as_column
+from statestore.format.serde import Serde, columns_of
 from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.stored_columns import join_stored_columns, split_stored_columns
 from statestore.format.values.stored_value import join_stored, split_stored
 from statestore.format.values.value_headers import encode_value_headers, split_value_headers
 from statestore.format.values.value_timestamp import UNKNOWN_TIMESTAMP_MS, encode_value_timestamp, split_value_timestamp
@@ -24,8 +29,8 @@ from statestore.format.values.value_timestamp_headers import (
     plain_values,
     split_value_timestamp_headers,
 )
+from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
-from statestore.stores.entries.state_serdes import StateSerdes
 from statestore.stores.holders import (
     AggregationWithHeaders,
     ValueAndTimestamp,
@@ -34,6 +39,77 @@ from statestore.stores.holders import (
 )
 
 H = TypeVar("H")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class StateSerdes(Generic[K, V]):
+    """Key and value serde of the store `state_name`.
+
+    The methods take the record's headers, for serdes that read or add some. Without them they still work, as deprecated
+    methods do: they warn. None is passed through as None.
+    """
+
+    def __init__(self, state_name: str, key_serde: Serde[K], value_serde: Serde[V]) -> None:
+        self.state_name = state_name
+        self.key_serde = key_serde
+        self.value_serde = value_serde
+        self._keys = key_serde.on_topic(None)
+        self._values = value_serde.on_topic(None)
+
+    @overload
+    def key_from(self, raw_key: None, headers: Headers | None = None) -> None: ...
+
+    @overload
+    def key_from(self, raw_key: bytes, headers: Headers | None = None) -> K: ...
+
+    def key_from(self, raw_key: bytes | None, headers: Headers | None = None) -> K | None:
+        """Return the key in `raw_key`. Raises DeserializationError."""
+        given = _warn_of_no_headers("key_from") if headers is None else headers
+        return None if raw_key is None else self._keys.deserialize(raw_key, given)
+
+    @overload
+    def value_from(self, raw_value: None, headers: Headers | None = None) -> None: ...
+
+    @overload
+    def value_from(self, raw_value: bytes, headers: Headers | None = None) -> V: ...
+
+    def value_from(self, raw_value: bytes | None, headers: Headers | None = None) -> V | None:
+        """Return the value in `raw_value`. Raises DeserializationError."""
+        given = _warn_of_no_headers("value_from") if headers is None else headers
+        return None if raw_value is None else self._values.deserialize(raw_value, given)
+
+    @overload
+    def raw_key(self, key: None, headers: Headers | None = None) -> None: ...
+
+    @overload
+    def raw_key(self, key: K, headers: Headers | None = None) -> bytes: ...
+
+    def raw_key(self, key: K | None, headers: Headers | None = None) -> bytes | None:
+        """Return the bytes of a key; the serde may add to the headers. Raises SerializationError."""
+        given = _warn_of_no_headers("raw_key") if headers is None else headers
+        return None if key is None else self._keys.serialize(key, given)
+
+    @overload
+    def raw_value(self, value: None, headers: Headers | None = None) -> None: ...
+
+    @overload
+    def raw_value(self, value: V, headers: Headers | None = None) -> bytes: ...
+
+    def raw_value(self, value: V | None, headers: Headers | None = None) -> bytes | None:
+        """Return the bytes of a value; the serde may add to the headers. Raises SerializationError."""
+        given = _warn_of_no_headers("raw_value") if headers is None else headers
+        return None if value is None else self._values.serialize(value, given)
+
+
+def _warn_of_no_headers(method: str) -> Headers:
+    warnings.warn(
+        f"StateSerdes.{method} without headers is deprecated (KIP-1271): pass the record's headers",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return Headers()
+
 
 Encode = Callable[[Any], "bytes | None"]
 Decode = Callable[[bytes], Any]
@@ -275,3 +351,53 @@ _PLAIN_VALUES: Final[dict[StoreFormat, Callable[[list[Pair]], list[bytes]]]] = {
     StoreFormat.TIMESTAMPED_WITH_HEADERS: plain_values,
     StoreFormat.WITH_HEADERS: lambda pairs: [split_value_headers(stored)[1] for _, stored in pairs],
 }
+
+
+class HeldColumns(NamedTuple):
+    """What a store holds of some keys, in columns; a row is null in all of them if it holds nothing.
+
+    Times are milliseconds since the epoch, headers bytes in KIP-1271's encoding. What the store's format has no room
+    for is None.
+    """
+
+    value: pa.Array
+    timestamp_ms: pa.Int64Array | None
+    headers: pa.BinaryArray | None
+
+    def take(self, rows: Any) -> HeldColumns:
+        """Return these rows, in this order; a row may be there twice."""
+        indices = rows if isinstance(rows, pa.Array) else pa.array(rows, pa.int64())
+        return HeldColumns(*(None if column is None else column.take(indices) for column in self))
+
+
+class EntryColumns:
+    """Serializes and deserializes columns of one store. Raises TypeError unless both its serdes have columns."""
+
+    def __init__(self, store: str, store_format: StoreFormat, key_serde: Serde[Any], value_serde: Serde[Any]) -> None:
+        self._store = store
+        self._format = store_format
+        self._keys = columns_of(key_serde, "key", self._no_columns)
+        self._values = columns_of(value_serde, "value", self._no_columns)
+
+    def key_bytes(self, keys: Any) -> pa.BinaryArray:
+        """Return the bytes of a column of keys. Raises TypeError for a null, SerializationError for another type."""
+        column = self._keys.serialize(as_column(keys, "keys"))
+        if column.null_count:
+            raise TypeError(f"store {self._store!r}: a key must not be None")
+        return column
+
+    def stored(self, records: RecordColumns) -> pa.BinaryArray:
+        """Return the stored bytes of the records' values; null is a delete. Raises SerializationError."""
+        values = self._values.serialize(records.value)
+        return join_stored_columns(self._format, values, records.timestamp_ms, records.headers)
+
+    def held(self, stored: pa.BinaryArray) -> HeldColumns:
+        """Return what is in a column of stored bytes. Raises FormatError and DeserializationError naming the row."""
+        value, timestamps_ms, header_bytes = split_stored_columns(self._format, stored)
+        return HeldColumns(self._values.deserialize(value), timestamps_ms, header_bytes)
+
+    def _no_columns(self, problem: str) -> TypeError:
+        return TypeError(
+            f"store {self._store!r}: {problem}: use get() and put(), or give the store a serde with columns "
+            "(Serdes.bytes(), or Serdes.of with `columns`)"
+        )

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from statestore.bytestore.protocol import ByteStore, Change, ProcessingContext
 from statestore.headers.record_headers import Headers
-from statestore.stores.entries.codec import DecodeWithHeaders, EncodeWithKey, ValueCodec
-from statestore.stores.entries.state_serdes import StateSerdes
+from statestore.stores.codec import DecodeWithHeaders, EncodeWithKey, StateSerdes, ValueCodec
 from statestore.stores.layers.layer import WrittenFor
 
 R = TypeVar("R")
