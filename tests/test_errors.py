@@ -47,7 +47,6 @@ def made(kind: type[errors.StateStoreError]) -> errors.StateStoreError:
         return kind("message")
     parameters = list(inspect.signature(kind).parameters.values())
     values = {"int": 7, "int | None": None, "list[str]": ["x", "y"], "BaseException": OSError("why")}
-    values["InitVar[BaseException]"] = values["BaseException"]
     arguments = [values.get(str(p.annotation), "text") for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     named = {p.name: values.get(str(p.annotation), "text") for p in parameters if p.kind is p.KEYWORD_ONLY}
     return kind(*arguments, **named)

@@ -39,11 +39,11 @@ class NegativeLengthError(FormatError):
 
 
 class RecordError(StateStoreError):
-    """A record can't be read, processed or written. Fields say which, as far as it is known; none says what it holds.
+    """A record can't be read, processed or written. The fields say which, as far as known, and not what it holds.
 
-    `key_digest` is the first 16 hex digits of the key's SHA-256, "null" of a null one, "" if it is not known. Sizes in
-    bytes are None of what is null, and that of headers if only the key is known. `at` is the file and line of the
-    innermost of the user's code that raised, "" if none did.
+    `key_digest` is the first 16 hex digits of the key's SHA-256, "null" of a null key, "" if unknown. Sizes are bytes,
+    None of what is null, `header_bytes` also if only the key is known. `at` is the file and line of the user's
+    innermost code that raised, "" if none did.
     """
 
     topic: str | None = None
@@ -57,7 +57,7 @@ class RecordError(StateStoreError):
     at: str = ""
 
     def name_record(self, **fields: Any) -> None:
-        """Say which record it is, unless that is said already: `fields` are some of those above."""
+        """Say which record it is, unless the error knows already: `fields` are some of those above."""
         if not self.key_digest:
             vars(self).update({name: value for name, value in fields.items() if name in RecordError.__annotations__})
             self.message = f"{self.message} ({', '.join(filter(None, (self._place, self._facts)))})"
@@ -85,13 +85,13 @@ class DeserializationError(SerdeError):
 
 
 class HeadersFrozenError(StateStoreError):
-    """Headers that are read-only were to be changed; nothing was changed."""
+    """An attempt to change headers that are read-only; nothing was changed."""
 
     message: str = text("these headers are read-only; change a copy() of them")
 
 
 class RecordSentError(StateStoreError):
-    """A record was to be sent a second time; nothing was sent."""
+    """An attempt to send a record a second time; nothing was sent."""
 
     topic: str = field(kw_only=False)
     message: str = text(
@@ -101,7 +101,7 @@ class RecordSentError(StateStoreError):
 
 
 class LossyHeadersError(StateStoreError):
-    """Headers hold what `form` can't hold; nothing was written. `key` is that of the header."""
+    """The header `key` has something that `form` can't hold; nothing was written."""
 
     form: str = field(kw_only=False)
     key: str
@@ -123,7 +123,7 @@ class UnknownHeaderError(StateStoreError):
 class ConnectException(StateStoreError):
     """The root of what typed headers, converters and transforms raise.
 
-    `header` is the key of the header, if it is of one; `part` is "key" or "value" if it is of a record's.
+    `header` is the key of the header that it is about, None for none; `part` is "key" or "value" of a record, or None.
     """
 
     problem: str = field(kw_only=False)
@@ -141,7 +141,7 @@ class ConnectException(StateStoreError):
 
 
 class DataException(ConnectException):
-    """A value can't be what it is to be: it does not follow its schema, or can't be converted.
+    """A value does not follow its schema, or can't be converted.
 
     `is_unreadable` says that the bytes of a record are to blame: a converter can't read its key, value or a header.
     """
@@ -154,15 +154,15 @@ class SchemaBuilderException(DataException):
 
 
 class NullValueException(DataException):
-    """There is None where there has to be a value. Kafka throws a NullPointerException here."""
+    """A value is None where there must be one. Kafka throws a NullPointerException here."""
 
 
 class NumberFormatException(DataException):
-    """A text that is to be a number is not one. Kafka throws Java's NumberFormatException here."""
+    """A text is not a number. Kafka throws Java's NumberFormatException here."""
 
 
 class ConfigException(ConnectException):
-    """The property `name` of a converter, a transform or a chain is missing or wrong; None is a property of no name."""
+    """The property `name` of a converter, a transform or a chain is missing or wrong; None if it has no name."""
 
     name: str | None = None
     value: object = None

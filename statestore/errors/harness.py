@@ -35,9 +35,9 @@ class JarChecksumError(HarnessError):
     expected: str | None
     found: str | None
     message: str = text(
-        "{jar} of {jar_set} in {directory}: its recorded SHA-256 is {_expected}, found was {_found}. It is not what "
-        "this release was tested with, and is not run. If the directory was kept from before, delete it: the set is "
-        "resolved again. If the registry hands it out, find out why. Who moved a version records the new jars: "
+        "{jar} of {jar_set} in {directory}: its recorded SHA-256 is {_expected}, found was {_found}. This release was "
+        "not tested with it, so it is not run. If the directory is an old one, delete it: the set is resolved again. "
+        "If the registry hands this jar out, find out why. After a change of version, record the new jars: "
         "python -m statestore.testing.jars --record"
     )
 
@@ -59,7 +59,7 @@ class KafkaBrokerError(HarnessError):
 
 
 class InjectedFaultError(HarnessError):
-    """A fault of a fault plan struck: somebody asked for it."""
+    """A fault of a fault plan struck."""
 
 
 class QueryHungError(HarnessError):

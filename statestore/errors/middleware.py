@@ -31,9 +31,6 @@ class ChainIncompleteError(MiddlewareError):
 class HeaderRangeError(MiddlewareError):
     """A range of header ids overlaps another one, or an id lies outside of its owner's range."""
 
-    problem: str = field(kw_only=False)
-    message: str = text("{problem}")
-
 
 class ExtraMissingError(MiddlewareError):
     """An application needs the library `module`, which is not installed; the extra `extra` of statestore brings it."""
@@ -247,15 +244,9 @@ class SchemaNotFoundError(DeserializationError):
 class SchemaIdError(DeserializationError):
     """A record names no schema, or by what is no id."""
 
-    problem: str = field(kw_only=False)
-    message: str = text("{problem}")
-
 
 class IncompatibleSchemaError(DeserializationError):
     """What a record holds can't be read: its bytes are not of its schema, or that does not go with the reader's."""
-
-    problem: str = field(kw_only=False)
-    message: str = text("{problem}")
 
 
 class SchemaRefusedError(RecordRefusedError):

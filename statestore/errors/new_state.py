@@ -55,7 +55,7 @@ class KeyPlacementError(NewStateError):
 
 
 class UnknownRecordKeyError(NewStateError):
-    """It can't be told which record keys the entries of `store` belong to."""
+    """Nothing says which record keys the entries of `store` belong to."""
 
     store: str = field(kw_only=False)
     problem: str
@@ -63,20 +63,20 @@ class UnknownRecordKeyError(NewStateError):
 
 
 class StateCheckError(NewStateError):
-    """What was written is not what there was: `expected` and `found` say how many entries of `store` there are."""
+    """The new state has not the entries of the old one: `expected` and `found` count those of `store`."""
 
     store: str = field(kw_only=False)
     shard: int
     expected: str
     found: str
     message: str = text(
-        "store {store!r}, shard {shard}: expected were {expected}, found were {found}. No state was made. If "
-        "there are two entries with the same key, as in two old shards, one shard can't hold both"
+        "store {store!r}, shard {shard}: expected were {expected}, found were {found}. No state was made. If two old "
+        "shards have entries with the same key, one shard can't hold both"
     )
 
 
 class DataSourceOptionError(StateStoreError):
-    """An option of the data source is missing, or has a value that it can't have."""
+    """An option of the data source is missing, or has an illegal value."""
 
     option: str = field(kw_only=False)
     problem: str = field(kw_only=False)
@@ -104,14 +104,13 @@ class ChangesUnavailableError(RecoveryError):
 
 
 class ShardOverlapError(NewStateError):
-    """Several tasks wrote to the same shard, whose entries would be mixed up."""
+    """Several tasks wrote to the same shard: its entries would be mixed up."""
 
     location: str = field(kw_only=False)
     shards: list[int]
     message: str = text(
-        "state location {location}: several partitions of the DataFrame have rows of the shards {shards}, and "
-        "each shard must be written by one task. Use write_initial_state(), which sees to that, or write one "
-        "partition: df.coalesce(1). No state was made"
+        "state location {location}: several partitions of the DataFrame have rows of the shards {shards}, and one task "
+        "must write all of a shard. Use write_initial_state(), or write one partition: coalesce(1). No state was made"
     )
 
 
@@ -126,9 +125,9 @@ class StateRowError(InputError):
 
     @property
     def _row(self) -> str:
-        return (
-            "a row without a key" if self.key_digest == "null" else f"the row with the key of digest {self.key_digest}"
-        )
+        if self.key_digest == "null":
+            return "a row without a key"
+        return f"the row with the key of digest {self.key_digest}"
 
 
 class StateDirectoryError(StateStoreError):

@@ -1,6 +1,6 @@
 """What errors say of times, places, problems and records, in words.
 
-What a record holds is in no error and no log: they say where it is, its key's digest and how large it is.
+No error and no log shows what a record holds: they say where it is, its key's digest and its size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LIKE_TIMES_US: Final = range(10**15, 4 * 10**15)
 
 
 def utc_text(timestamp_ms: int) -> str:
-    """Return a time as people read it: `2026-03-01 12:00:00 UTC`; of a year that has more than four digits, that."""
+    """Return a time as people read it, `2026-03-01 12:00:00 UTC`; only the year if that has more than four digits."""
     days = timestamp_ms // _MS_A_DAY
     year = 1970 + days * 400 // _DAYS_OF_400_YEARS
     if not 0 < year <= _LAST_YEAR:
@@ -75,7 +75,7 @@ def key_digest(key: bytes | None) -> str:
 
 
 def facts_in_words(facts: Mapping[str, Any]) -> str:
-    """Return the fields of a RecordError but its place, as far as they are known, else ""."""
+    """Return in words the known fields of a RecordError, without its place; "" if none is known."""
     digest, timestamp_ms, at = facts.get("key_digest"), facts.get("timestamp_ms"), facts.get("at")
     sizes = {"value": facts.get("value_bytes"), "headers": facts.get("header_bytes")}
     known = [
@@ -104,15 +104,15 @@ def shape_of(content: object) -> str:
         return f"{kind} of {len(content)} characters"
     if isinstance(content, bytes):
         return f"{len(content)} bytes"
-    return (
-        f"{kind} of {len(content)}" if isinstance(content, bytearray | list | tuple | set | frozenset | dict) else kind
-    )
+    if isinstance(content, bytearray | list | tuple | set | frozenset | dict):
+        return f"{kind} of {len(content)}"
+    return kind
 
 
 def user_line(error: BaseException) -> str:
     """Return where the user's code raised, as `FILE:LINE` of the innermost of its frames; empty if there is none.
 
-    That of an installed package counts as the user's if no other does, and it was called before anything else.
+    If there are no others, frames of the installed package that was called first count as the user's.
     """
     places = list(_places(error))
     own = [place for place in places if not place[0].startswith((*_INSTALLED, *_LIBRARY))]
@@ -131,7 +131,7 @@ def _places(error: BaseException) -> Iterator[tuple[str, int]]:
 
 
 def _package_of(file: str) -> str | None:
-    """Return the directory or file of the installed package that a file is of; None if it is of none."""
+    """Return the directory or file of the installed package that contains a file; None if none does."""
     for home in _INSTALLED:
         if file.startswith(home):
             return home + file.removeprefix(home).partition("/")[0]

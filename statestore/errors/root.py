@@ -6,8 +6,8 @@
 
     RunFencedError("s3://bucket/state", run="a1")
 
-A field is an argument, by keyword where it does not say otherwise. A text is not: it is made of the fields, and is one
-itself. Where a field takes words that depend on its value, a property has them, and the text names that.
+A field is an argument, by keyword unless `field` says otherwise. A text is a field that is made of other
+ones. Where its words depend on a value, a property returns them, and the text names the property.
 """
 
 from __future__ import annotations
@@ -23,36 +23,27 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(**_: Any) -> Any:
-        """Say nothing: what it says is for type checkers."""
+        """Return the class as it is: only type checkers need this decorator."""
         return lambda made: made
 
     dataclass_transform = dataclass
 
 
-_NONE: Any = Parameter.empty
-_NOT_KEPT = ("ClassVar", "InitVar")
-
-
 class _Field(NamedTuple):
     annotation: Any
-    default: Any = _NONE
+    default: Any = Parameter.empty
     kw_only: bool = True
-    init: bool = True
     template: str | None = None
 
-    @property
-    def is_kept(self) -> bool:
-        return not str(self.annotation).startswith(_NOT_KEPT)
 
-
-def field(*, kw_only: bool = True, init: bool = True) -> Any:
-    """Return a field that is also an argument by position, or none."""
-    return _Field(None, kw_only=kw_only, init=init)
+def field(*, kw_only: Literal[False]) -> Any:
+    """Return a field that is also an argument by position."""
+    return _Field(None, kw_only=kw_only)
 
 
 def text(template: str, *, init: Literal[False] = False) -> Any:
-    """Return a field that is `template`, with other fields, and properties, in braces."""
-    return _Field(None, init=init, template=template)
+    """Return a field that is `template`, with other fields, and properties, in braces. It is not an argument."""
+    return _Field(None, template=template)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field, text))
@@ -63,16 +54,15 @@ class StateStoreError(Exception):
     message: str
 
     _fields: ClassVar[dict[str, _Field]] = {"message": _Field("str", kw_only=False)}
-    """By name, those of base classes first; where a subclass says one anew, in the place that it had."""
+    """By name, those of base classes first. One that a subclass declares again keeps its place."""
     _templates: ClassVar[dict[str, str]] = {}
-    """Of the fields that are made of others, those of subclasses first: what they make, the others may be made of."""
+    """Of the fields that are texts, those of subclasses first: texts of base classes may name them."""
     _arguments: ClassVar[Signature] = Signature([Parameter("message", Parameter.POSITIONAL_OR_KEYWORD)])
     __signature__: ClassVar[Signature] = _arguments
 
     def __init_subclass__(cls) -> None:
-        # Not by `dataclass`: it compiles code for each class, which would take a third of the library's import.
-        own = {name: _declared(cls, name, said) for name, said in get_annotations(cls).items()}
-        own = {name: known for name, known in own.items() if not str(known.annotation).startswith("ClassVar")}
+        # Not by `dataclass`, which compiles code for each class: that would take a third of the library's import time.
+        own = {name: _declared(cls, name, annotation) for name, annotation in get_annotations(cls).items()}
         cls._fields = {**cls._fields, **own}
         inherited = {name: template for name, template in cls._templates.items() if name not in own}
         cls._templates = {name: known.template for name, known in own.items() if known.template} | inherited
@@ -82,13 +72,8 @@ class StateStoreError(Exception):
     def __init__(self, *args: Any, **given: Any) -> None:
         arguments = self._arguments.bind(*args, **given)
         arguments.apply_defaults()
-        not_kept = {}
-        for name, value in arguments.arguments.items():
-            if self._fields[name].is_kept:
-                setattr(self, name, value)
-            else:
-                not_kept[name] = value
-        self.__post_init__(**not_kept)
+        vars(self).update(arguments.arguments)
+        self.__post_init__()
 
     def __post_init__(self) -> None:
         for name, template in self._templates.items():
@@ -101,7 +86,7 @@ class StateStoreError(Exception):
 
 def _declared(kind: type[StateStoreError], name: str, annotation: Any) -> _Field:
     """Return what a class says of a field, and take it off the class, unless it is a default."""
-    found = vars(kind).get(name, _NONE)
+    found = vars(kind).get(name, Parameter.empty)
     if not isinstance(found, _Field):
         return _Field(annotation, default=found)
     delattr(kind, name)
@@ -117,7 +102,7 @@ def _signature(fields: dict[str, _Field]) -> Signature:
             annotation=known.annotation,
         )
         for name, known in fields.items()
-        if known.init
+        if known.template is None
     ]
     return Signature(sorted(parameters, key=lambda parameter: parameter.kind))
 
@@ -133,7 +118,7 @@ class _Named:
 
 
 def error_with(kind: type[StateStoreError], args: tuple[Any, ...], fields: dict[str, Any]) -> StateStoreError:
-    """Make an error as it was: its message is already built, and its __init__ would build it again."""
+    """Return an error without calling its __init__, which would build its message again."""
     error = kind.__new__(kind)
     error.args = args
     error.__dict__.update(fields)

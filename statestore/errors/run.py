@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar
+from typing import Any
 
 from statestore.errors.data import RecordError
 from statestore.errors.readable import listed, record_place, user_line, utc_text
@@ -25,7 +25,7 @@ class AggregatesError(TopologyError):
 
 
 class NotPicklableError(TopologyError):
-    """A part of the query can't travel to the workers; `attribute` is what of it can't, empty if it is the whole."""
+    """A part of the query can't travel to the workers: its `attribute` can't, or all of it if that is empty."""
 
     part: str = field(kw_only=False)
     attribute: str
@@ -41,7 +41,7 @@ class NotPicklableError(TopologyError):
 
 
 class ModuleNotOnWorkersError(TopologyError):
-    """The workers can't import a module that a part of the query is pickled by the name of."""
+    """A part of the query is pickled by the name of its module, which the workers can't import."""
 
     module: str = field(kw_only=False)
     part: str
@@ -67,13 +67,13 @@ class TopologyChangedError(TopologyError):
 
 
 class EntryPointChangedError(TopologyError):
-    """The checkpoint was made through Spark's other entry point. Spark refuses it, and `error_of` says it so."""
+    """The checkpoint was made through Spark's other entry point. Spark refuses it, and `error_of` makes it this."""
 
     recorded: str
     asked: str
     message: str = text(
-        'the checkpoint was made with via="{recorded}", and via="{asked}" was asked for: Spark can\'t read what one '
-        'has written as the other. Start with via="{recorded}", or with a new state_location and a new checkpoint'
+        'the checkpoint was made with via="{recorded}", and via="{asked}" was asked for: neither reads the state '
+        'of the other. Start with via="{recorded}", or with a new state_location and a new checkpoint'
     )
 
 
@@ -96,15 +96,15 @@ class StatePartitionsError(StateStoreError):
     planned: int
     found: int
     message: str = text(
-        "Spark began this query with {found} state partitions, its default, where stateful() planned {planned}: "
-        "its checkpoint would keep that for ever. Nothing was committed. The driver's log says what failed at the "
-        "start, if the query was started in the session of its stateful(). Set spark.sql.shuffle.partitions to "
-        "{planned} in the session that starts it, and start with a new checkpoint"
+        "Spark began this query with {found} state partitions, its default, where stateful() planned {planned}: its "
+        "checkpoint would keep that for ever. Nothing was committed. If the query was started in the session of its "
+        "stateful(), the driver's log says what failed. Set spark.sql.shuffle.partitions to {planned} in the session "
+        "that starts it, and start with a new checkpoint"
     )
 
 
 class BatchNotEvaluatedError(StateStoreError):
-    """The function of `foreachBatch` took some of a batch's rows only. Spark refuses it, and `error_of` says it so."""
+    """The function of `foreachBatch` took only some of a batch's rows. Spark refuses it; `error_of` makes it this."""
 
     evaluated: int
     partitions: int
@@ -162,7 +162,7 @@ class InputSchemaError(InputError):
 
 
 class RecordColumnsError(InputError):
-    """Columns can't be made records, or records columns; `function` was asked to, `problems` is all that it found."""
+    """`function` can't make records of columns, or columns of records; `problems` is all that it found."""
 
     function: str = field(kw_only=False)
     problems: list[str]
@@ -191,8 +191,8 @@ class InputHeadersError(InputRecordError):
     index: int
     problem: str
     message: str = text(
-        "{_record}: its header {index} {problem}. Leave such headers out before "
-        "stateful(): filter(headers, h -> h.key is not null)"
+        "{_record}: its header {index} {problem}. Leave such headers out before stateful(): "
+        "filter(headers, h -> h.key is not null)"
     )
 
 
@@ -200,8 +200,8 @@ class NullKeyError(InputRecordError):
     """A record without a key reached a topology that places records by key."""
 
     message: str = text(
-        "{_record} has a null key, and records are placed by key. Filter such "
-        'records out, give them a key, or place records by partition (shard_by="partition")'
+        "{_record} has a null key, and records are placed by key. Filter such records out, give them a key, or place "
+        'records by partition (shard_by="partition")'
     )
 
 
@@ -210,8 +210,8 @@ class InvalidTimestampError(InputRecordError):
 
     timestamp_ms: int | None
     message: str = text(
-        "{_record} has the timestamp {timestamp_ms}; a timestamp must not be "
-        "null or negative. Filter such records out or give them a timestamp before stateful()"
+        "{_record} has the timestamp {timestamp_ms}; a timestamp must not be null or negative. Filter such records "
+        "out, or give them a timestamp before stateful()"
     )
 
 
@@ -221,10 +221,9 @@ class FutureTimestampError(InvalidTimestampError):
     timestamp_ms: int
     max_ahead_ms: int
     message: str = text(
-        "{_record} has the timestamp {timestamp_ms}, {_when}, more than {_bound} "
-        "ahead of the clock: it would end all windows and times to live for good. Milliseconds that were cast as "
-        "seconds are made timestamps by timestamp_millis() instead; if the time is right, give stateful() a larger "
-        "max_timestamp_ahead_ms, or None for no bound; else filter such records out before stateful()"
+        "{_record} has the timestamp {timestamp_ms}, {_when}, more than {_bound} ahead of the clock: it would end all "
+        "windows and times to live for good. If milliseconds were cast as seconds, use timestamp_millis(). If the time "
+        "is right, give stateful() a larger max_timestamp_ahead_ms, or None for no bound. Else filter such records out"
     )
 
     @property
@@ -255,24 +254,22 @@ class UnknownTopicError(InputError):
 class ProcessorError(RecordError):
     """User code in node `node` raised; the cause is chained, and `raised` is its type and text.
 
-    Topic, partition and offset are None if it was not called for a record. `doing` says what it was called for, and is
-    empty where that is a record alone; the key is the one of that, or of the record. `timestamp_ms` is the record's, or
-    what time it is for what was called.
+    `doing` says what it was called for; "" is a record. Topic, partition and offset are None if it was not called for a
+    record. The key is that of the record, or of what it was called for; `timestamp_ms` is the record's time, or the
+    time of the call.
     """
 
     node: str
-    cause: InitVar[BaseException]
-    doing: str = ""
-    at: str = field(init=False)
-    raised: str = field(init=False)
+    doing: str
+    raised: str
     message: str = text(
         "node {node!r} failed {_where}: {raised}{_in_brackets}. Nothing of the batch was committed{_remedy}"
     )
 
-    def __post_init__(self, cause: BaseException) -> None:
-        self.at = user_line(cause) or ("" if cause.__cause__ is None else user_line(cause.__cause__))
-        self.raised = f"{type(cause).__name__}: {cause}"
-        super().__post_init__()
+    def __init__(self, *, node: str, cause: BaseException, doing: str = "", **record: Any) -> None:
+        at = user_line(cause) or ("" if cause.__cause__ is None else user_line(cause.__cause__))
+        record |= {"node": node, "doing": doing, "raised": f"{type(cause).__name__}: {cause}", "at": at}
+        super().__init__(**record)
 
     @property
     def _in_brackets(self) -> str:
@@ -289,7 +286,7 @@ class ProcessorError(RecordError):
 
 
 class StateHandleError(TopologyError):
-    """A stateful processor asked its handle, or a state, for what it can't have there."""
+    """A stateful processor asked its handle or a state for something that it can't have there."""
 
     name: str = field(kw_only=False)
     problem: str = field(kw_only=False)
@@ -297,7 +294,7 @@ class StateHandleError(TopologyError):
 
 
 class OutputFrameError(TopologyError):
-    """A stateful processor handed out something else than DataFrames of output rows."""
+    """A stateful processor yielded something other than DataFrames of output rows."""
 
     problem: str = field(kw_only=False)
     message: str = text(
@@ -319,7 +316,7 @@ class OperatingSystemError(PlatformError):
 
 
 class SparkVersionError(PlatformError):
-    """The version of Spark that is installed is older than what was asked of it needs."""
+    """The installed version of Spark is too old for what was asked of it."""
 
     what: str
     needed: str
@@ -339,7 +336,7 @@ class ConnectServerError(PlatformError):
 
 
 class KafkaSinkError(StateStoreError):
-    """A batch can't be written to Kafka; what of it is there counts once all the same, as Spark repeats the batch."""
+    """A batch can't be written to Kafka. Spark repeats it, and no record counts twice."""
 
 
 class KafkaRefusedError(KafkaSinkError):
@@ -354,14 +351,14 @@ class KafkaRefusedError(KafkaSinkError):
 
 
 class KafkaTimeoutError(KafkaSinkError):
-    """Kafka has not answered in time to what `action` says, which may have been done or not."""
+    """Kafka has not answered in time to `action`, which may have been done or not."""
 
     action: str
     timeout_s: float
     cause: str
     message: str = text(
-        "{action}: Kafka has not answered within {timeout_s} s ({cause}). Whether it was done is known to the next "
-        "attempt, which asks the marker. Check that brokers run, and start the query again"
+        "{action}: Kafka has not answered within {timeout_s} s ({cause}). The next attempt finds out from the marker "
+        "whether it was done. Check that brokers run, and start the query again"
     )
 
 
@@ -407,15 +404,15 @@ class MarkerTopicError(KafkaSinkError):
 
 
 class SinkAheadError(KafkaSinkError):
-    """A marker names a later batch than the one that Spark has planned, or one that the checkpoint has otherwise."""
+    """A marker names a later batch than Spark has planned, or a batch that the checkpoint plans differently."""
 
     query_id: str = field(kw_only=False)
     batch_id: int
     written: int
     message: str = text(
         "batch {batch_id} of query {query_id} is to be written, and batch {written} is in Kafka already, by another "
-        "plan: the checkpoint is older than that, or a copy that another one has gone on without. Go on with the "
-        "latest checkpoint, or begin a new one, which puts out again"
+        "plan: the checkpoint is older than that, or a copy of one that went on. Continue with the latest checkpoint, "
+        "or begin a new one, which writes output again"
     )
 
 

@@ -37,20 +37,19 @@ class UnknownColumnFamilyError(StoreError):
     unknown: list[str]
     known: list[str]
     problem: str = text(
-        "the database {path} has the column families {unknown}, and a {asked}, has none but {known}. Open it as "
-        "the kind of store that it was made by, with the release that made it, or delete the local state and "
-        "restore the store from its changelog"
+        "the database {path} has the column families {unknown}; a {asked}, has only {known}. Open it as the kind of "
+        "store that made it, with the release that made it; or delete the local state and restore it from the changelog"
     )
 
 
 class UnknownEntryError(StoreError):
-    """`path` stands among the segments of the store, and is not one of them; nothing was changed."""
+    """`path` lies among the segments of the store, and is not one; nothing was changed."""
 
     path: str
     found: str
     problem: str = text(
-        "{path} {found}, and nothing else may be there: Kafka Streams would not open the store either. Move it "
-        "away, or open the store with the segment interval that it was made with"
+        "{path} {found}, and nothing else may be there: Kafka Streams would not open the store either. Move it away, "
+        "or open the store with the segment interval that it was made with"
     )
 
 
@@ -67,9 +66,9 @@ class LocalStateCorruptedError(StoreError):
     path: str
     cause: str
     problem: str = text(
-        "local database {path} is damaged ({cause}). A shard's copy was discarded, and is rebuilt from the "
-        "durable location when the batch runs again; a store of Kafka Streams is to be deleted, and restored from "
-        "its changelog. If this comes back, check the disk"
+        "local database {path} is damaged ({cause}). A shard's copy was discarded, and is rebuilt from the durable "
+        "location when the batch runs again. Delete a store of Kafka Streams, and restore it from its changelog. If "
+        "this comes back, check the disk"
     )
 
 
@@ -79,9 +78,8 @@ class LocalDiskFullError(StoreError):
     path: str
     cause: str
     problem: str = text(
-        "there is no space left for {path} ({cause}). Nothing of the batch was committed. Make space there, or "
-        "give a local_dir on a larger disk; with more MemoryOptions(state_bytes=...), or of "
-        "input more input_bytes, less of a batch goes to disk"
+        "there is no space left for {path} ({cause}). Nothing of the batch was committed. Free space there, or give "
+        "a local_dir on a larger disk. Larger MemoryOptions (state_bytes, input_bytes) keep more of a batch in memory"
     )
 
 
@@ -90,9 +88,8 @@ class SpilledDeltaCorruptedError(StoreError):
 
     path: str
     problem: str = text(
-        "what the batch spilled to {path} does not read back as it was written. Nothing of the batch was "
-        "committed, and its next attempt writes the file anew. If this comes back, check the disk, or give a "
-        "local_dir on another one"
+        "what the batch spilled to {path} does not read back as it was written. Nothing of the batch was committed, "
+        "and its next attempt writes the file again. If this comes back, check the disk, or give a local_dir on another"
     )
 
 
@@ -136,12 +133,12 @@ class LocationInUseError(LocationError):
 
 
 class StateUnfinishedError(LocationError):
-    """A tool has begun to make a state in the location, of what `made_from` says, and has not finished."""
+    """A tool began to make a state in the location, from `made_from`, and has not finished."""
 
     made_from: str
     problem: str = text(
-        "is being filled with a state made of {made_from}, or what made it was ended. Let it finish, or run the "
-        "same command again; to start a query without that state, give it another location"
+        "is being filled with a state made of {made_from}, or the command that filled it was stopped. Let it finish, "
+        "or run the same command again; to start a query without that state, give it another location"
     )
 
 
@@ -155,9 +152,9 @@ class LocationSharedError(LocationError):
 
 
 class CheckpointLocationError(LocationError):
-    """The location and the query's checkpoint lie in each other, or one was given for the other, or none was given.
+    """The location and the query's checkpoint lie in each other or are the same, or no checkpoint was given.
 
-    `relation` is how the location stands to the checkpoint in words, "" if Spark made the checkpoint's name up.
+    `relation` is how the location relates to the checkpoint in words, "" if Spark made up the checkpoint's name.
     """
 
     checkpoint: str
@@ -170,34 +167,34 @@ class CheckpointLocationError(LocationError):
     def _what(self) -> str:
         if self.relation:
             return (
-                f"{self.relation} the checkpoint {self.checkpoint}, and who cleans up one of them would remove what "
-                "the other needs"
+                f"{self.relation} the checkpoint {self.checkpoint}: cleaning up one of them would remove what the "
+                "other needs"
             )
         return (
             f"the query was started without a checkpointLocation, so Spark keeps its checkpoint in {self.checkpoint}, "
-            "where no later start looks for it: what it left here could never be gone on with. Nothing was committed"
+            "where no later start looks: no query could ever continue this state. Nothing was committed"
         )
 
 
 class SinkRemembersError(LocationError):
-    """A file sink's directory remembers batches of another checkpoint, so Spark drops as many of this query's."""
+    """A file sink's directory remembers batches of another checkpoint, so Spark skips as many of this query."""
 
     output: str
     problem: str = text(
         "was begun with a new checkpoint while the file sink's directory {output} remembers the batches of an older "
-        "one, in _spark_metadata: Spark skips as many batches without a word, and their records are lost. Stop the "
-        "query, and begin anew with a new checkpoint and another output directory"
+        "one, in _spark_metadata: Spark skips as many batches silently, and their records are lost. Stop the query, "
+        "and start again with a new checkpoint and another output directory"
     )
 
 
 class LocationBusyError(LocationError):
-    """Others are starting on the location at the same time, or a tool is making its state: `by`, as `file` says."""
+    """Another query is starting on the location, or a tool is making its state: `by`, as `file` says."""
 
     file: str
     by: str
     problem: str = text(
-        "is in the hands of {by}, as {file} says, and that did not end within seconds. Start again once it has "
-        "ended. If it is dead for sure, remove that file, and start again"
+        "is held by {by}, as {file} says, and was not released within seconds. Start again once that has ended. If it "
+        "certainly has, remove that file and start again"
     )
 
 
@@ -236,15 +233,11 @@ class SnapshotOverdueError(LocationError):
     since: str
     last_failure: str
     problem: str = text(
-        "shard {shard} has {deltas} deltas of {_size_mb:.1f} MB without a snapshot, since {since}, and "
-        "stop_after_deltas allows {limit}. The last failure: {last_failure}. Nothing of this batch was committed. "
-        "Mend what keeps the snapshot from being made, and start the query again: it goes on as soon as one is "
-        "complete. To go on without, give RecoveryOptions a larger stop_after_deltas, or 0 for no limit"
+        "shard {shard} has {deltas} deltas ({size_bytes:,} bytes) without a snapshot, since {since}; stop_after_deltas "
+        "allows {limit}. The last failure: {last_failure}. Nothing of this batch was committed. Correct that "
+        "and start the query again: it goes on once a snapshot is complete. To go on without one, give "
+        "RecoveryOptions a larger stop_after_deltas, or 0 for no limit"
     )
-
-    @property
-    def _size_mb(self) -> float:
-        return self.size_bytes / 1e6
 
 
 class AttemptOutdatedError(LocationError):
@@ -255,16 +248,15 @@ class AttemptOutdatedError(LocationError):
     found: int
     problem: str = text(
         "shard {shard} was at version {version} for this attempt, and version {found} is being written already: "
-        "the batch was committed without it, by another attempt. Nothing is to be done: what it wrote is garbage "
-        "that is removed"
+        "another attempt committed the batch. Nothing needs to be done: what this attempt wrote is removed as garbage"
     )
 
 
 class CheckpointBehindError(LocationError):
-    """The Spark checkpoint is not the one that went on; nothing was changed.
+    """The Spark checkpoint is not the one that the query went on from; nothing was changed.
 
-    `by` is the run that went on, and `since` the last version that both have: 0 if they have none. `found` is what it
-    has committed on the checkpoint's own history; None if it has given that up.
+    `by` is the run that went on, and `since` the last version that both have, 0 for none. `found` is the version that
+    it committed on the checkpoint's own history; None if it gave that up.
     """
 
     shard: int
@@ -274,8 +266,8 @@ class CheckpointBehindError(LocationError):
     found: int | None
     problem: str = text(
         "shard {shard} is at version {version} in the Spark checkpoint, but {_what_happened}. Start the query from the "
-        "checkpoint that went on; or, to go on from this one and give up what was committed since, with "
-        "stateful(..., accept_older_checkpoint=True)"
+        "checkpoint that went on. Or start it from this one with stateful(..., accept_older_checkpoint=True), which "
+        "gives up what was committed since"
     )
 
     @property
@@ -292,9 +284,9 @@ class CheckpointBehindError(LocationError):
 
 
 class VersionCollectedError(LocationError):
-    """A shard can't go back to a version, as garbage collection has removed of it, or is about to; nothing was changed.
+    """A shard can't go back to a version: garbage collection removed its files, or is about to; nothing was changed.
 
-    `file` is missing, cut, or covered by the announcement `announced` of a collection, which is None otherwise.
+    `file` is missing or cut; or the collection that `announced` announces covers it, None if none does.
     """
 
     shard: int
@@ -311,8 +303,8 @@ class VersionCollectedError(LocationError):
         if self.announced is None:
             return "is not there as it was written"
         return (
-            f"may be removed at any moment by the garbage collection that {self.announced} announces. If what wrote "
-            "that is dead for sure, remove the announcement and start again"
+            f"may be removed at any moment by the garbage collection that {self.announced} announces. If the process "
+            "that wrote that is certainly gone, remove the announcement and start again"
         )
 
 
@@ -325,13 +317,13 @@ class RecoveryError(StateStoreError):
 
 
 class UnsafeNameError(RecoveryError, ValueError):
-    """A name that was read, and is to be part of a path, could lead elsewhere."""
+    """A name that was read and would become part of a path could lead elsewhere."""
 
     name: str = field(kw_only=False)
     where: str = text("the name {name}")
     problem: str = text(
         "it can't be part of a path: it is not 1 to 128 ASCII letters, digits, '.', '_' and '-'. statestore writes no "
-        "such name: find out who has changed the file that has it, and bring that back"
+        "such name: find out who changed the file that contains it, and restore that file"
     )
 
 
@@ -340,8 +332,8 @@ class DurableFileMissingError(RecoveryError):
 
     needed_by: str
     problem: str = text(
-        "is missing, and {needed_by} needs it. Bring it back from a backup of the state location, or restart "
-        "from a copy of the Spark checkpoint that does not need it; the query changed nothing"
+        "is missing, and {needed_by} needs it. Bring it back from a backup of the state location, or restart from a "
+        "copy of the Spark checkpoint that does not need it; the query changed nothing"
     )
 
 
@@ -373,7 +365,7 @@ class CommitPointerError(RecoveryError):
 
 
 class UnreadableCommitError(RecoveryError):
-    """What a batch would have committed could not be read by the next one. Nothing was committed."""
+    """The next batch could not read what this one would have committed. Nothing was committed."""
 
     shard: int
     version: int
@@ -381,6 +373,6 @@ class UnreadableCommitError(RecoveryError):
     cause: str
     where: str = text("shard {shard}")
     problem: str = text(
-        "version {version} was not committed, because its commit pointer could not be read back: {cause}. Look "
-        "for where a time, a count or a name like this comes from: a timestamp, schedule() or the call of commit()"
+        "version {version} was not committed: its commit pointer could not be read back ({cause}). Find out where a "
+        "time, a count or a name like this comes from: a timestamp, schedule() or the call of commit()"
     )
