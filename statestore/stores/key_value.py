@@ -16,7 +16,6 @@ from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import Pair, RowChanges, takes_rows
 from statestore.errors import DeserializationError, FormatError
 from statestore.errors.readable import shape_of
-from statestore.errors.state import StoreClosedError
 from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import Serde
 from statestore.format.values.store_format import StoreFormat
@@ -107,9 +106,7 @@ class ReadOnlyKeyValueStore(ReadableStore, Generic[K, V]):
 
         Read ahead by some hundred entries, or a few MB: a value that can't be read shows up that much earlier.
         """
-        first = None if start is None else self._key_bytes(start)
-        last = None if end is None else self._key_bytes(end)
-        return StoreIterator(self.name, self._values(self._inner.range(first, last)))
+        return StoreIterator(self.name, self._values(self._inner.range(self._bound(start), self._bound(end))))
 
     def approximate_num_entries(self) -> int:
         """Return about how many keys have a value."""
@@ -123,13 +120,10 @@ class ReadOnlyKeyValueStore(ReadableStore, Generic[K, V]):
             except (FormatError, DeserializationError) as cause:
                 raise self._unreadable(cause) from cause
             yield from values
-        if not self._inner.is_open:
-            raise StoreClosedError(self.name)
+        self._require_open()
 
     def _entries(self, start: K | None, end: K | None, *, reverse: bool) -> StoreIterator[tuple[K, V]]:
-        first = None if start is None else self._key_bytes(start)
-        last = None if end is None else self._key_bytes(end)
-        return self._iterate_pairs(self._inner.range(first, last, reverse=reverse))
+        return self._iterate_pairs(self._inner.range(self._bound(start), self._bound(end), reverse=reverse))
 
 
 class KeyValueStore(ReadOnlyKeyValueStore[K, V], TypedStore):

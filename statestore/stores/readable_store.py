@@ -9,16 +9,18 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import pyarrow as pa
 
-from statestore.bytestore.kinds.segments import Segments
+from statestore.bytestore.engines.scans import prefix_end
+from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore, Pair, RecordContext
 from statestore.errors import DeserializationError, FormatError, StoreError
 from statestore.errors.state import StoreClosedError
 from statestore.format.binary_columns import as_one_array
+from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.recovery.commit.changelog import Changelog
 from statestore.stores.codec import EntryColumns, HeldColumns
 from statestore.stores.entry_codec import EntryCodec
-from statestore.stores.iterator import StoreIterator
+from statestore.stores.iterator import StoreIterator, Windowed
 from statestore.stores.layers.layer import Drops, Expires, HoldsBack
 from statestore.stores.supplier import in_milliseconds
 
@@ -111,6 +113,10 @@ class ReadableStore:
             self._refuse_key()
         return self._key_bytes(key)
 
+    def _bound(self, key: Any) -> bytes | None:
+        """Return the bytes of an end of a range of keys; None for an open one."""
+        return None if key is None else self._key_bytes(key)
+
     def _refuse_key(self) -> NoReturn:
         raise TypeError(f"store {self.name!r}: a key must not be None")
 
@@ -140,8 +146,7 @@ class ReadableStore:
             yield from entries
         except (FormatError, DeserializationError) as cause:
             raise self._unreadable(cause) from cause
-        if not self._inner.is_open:
-            raise StoreClosedError(self.name)
+        self._require_open()
 
     def _columns(self) -> EntryColumns:
         """Return what makes columns of the store's entries. Raises TypeError if one of the serdes has none."""
@@ -187,8 +192,53 @@ class SegmentedReadableStore(ReadableStore):
         """The earliest window start, or session end, that is shown, in milliseconds since the epoch."""
         return self._segments.first_visible_ms
 
+    def _scans(
+        self, times_ms: tuple[int, int], bounds: tuple[bytes | None, bytes | None], *, reverse: bool
+    ) -> list[Iterator[Pair]]:
+        """Return a scan of each segment from the first to the last time, as of the call: more than belongs to them.
 
-_TIME = "_ms"
+        `bounds` are the first and last key within each segment, in bytes. All is inclusive, None = open.
+        """
+        self._require_open()  # a scan of no segment would not notice
+        segments, (first_ms, last_ms), (lower, upper) = self._segments, times_ms, bounds
+        first = max(segments.id_of(max(0, first_ms)), segments.first_live)
+        scans: list[Iterator[Pair]] = []
+        for segment_id in segments.ids(first, segments.id_of(max(0, last_ms)), reverse=reverse):
+            prefix = segment_prefix(segment_id)
+            # The end is inclusive, but every key is longer than a segment's id.
+            end = prefix_end(prefix) if upper is None else prefix + upper
+            scans.append(self._inner.range(prefix + (lower or b""), end, reverse=reverse))
+        return scans
+
+    def _windowed(
+        self,
+        scans: list[Iterator[Pair]],
+        split: Callable[[bytes], tuple[bytes, int, int]],
+        is_wanted: Callable[[bytes, int, int], bool],
+    ) -> StoreIterator[tuple[Windowed, Any]]:
+        """Yield the entries whose parts, by which `split` takes their key apart, are wanted."""
+        return self._iterate(self._each_window(scans, split, is_wanted))
+
+    def _each_window(
+        self,
+        scans: list[Iterator[Pair]],
+        split: Callable[[bytes], tuple[bytes, int, int]],
+        is_wanted: Callable[[bytes, int, int], bool],
+    ) -> Generator[tuple[Windowed, Any], None, None]:
+        keys, key_object, decode, size_ms = (
+            self._keys,
+            self._key_object,
+            self._decode_raw,
+            self._parts.spec.window_size_ms,
+        )
+        for scan in scans:
+            for stored_key, stored in scan:
+                raw_key, start_ms, end_ms = split(stored_key[SEGMENT_ID_SIZE:])
+                if is_wanted(raw_key, start_ms, end_ms):
+                    if size_ms is not None:
+                        end_ms = min(start_ms + size_ms, MAX_TIME_MS)  # the third part was the number of a duplicate
+                    key, held = (key_object(raw_key), decode(stored)) if keys is None else keys.pair(raw_key, stored)
+                    yield Windowed(key, start_ms, end_ms), held
 
 
 class ReadForms:
@@ -197,7 +247,7 @@ class ReadForms:
     def __init__(self, method: str, *forms: tuple[str, ...]) -> None:
         self._method = method
         self._forms = forms
-        self._times = {len(form): tuple(at for at, name in enumerate(form) if name.endswith(_TIME)) for form in forms}
+        self._times = {len(form): tuple(at for at, name in enumerate(form) if name.endswith("_ms")) for form in forms}
         """Where the times are, by how many arguments there are: no two forms are of equal length."""
 
     def arguments(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -213,7 +263,7 @@ class ReadForms:
             if len(form) == count + len(named) and named.keys() == {*form[count:]}:
                 found = (*given, *(named[name] for name in form[count:]))
                 return tuple(
-                    in_milliseconds(argument) if name.endswith(_TIME) else argument
+                    in_milliseconds(argument) if name.endswith("_ms") else argument
                     for name, argument in zip(form, found, strict=True)
                 )
         forms = " or ".join(f"({', '.join(form)})" for form in self._forms)

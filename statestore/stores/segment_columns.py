@@ -1,18 +1,16 @@
-"""Windows and sessions in segments: scans in the order of time, and many puts and reads at once, in columns."""
+"""Windows and sessions in segments: many puts and reads at once, in columns, and the bounds of scans."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from statestore.bytestore.engines.scans import prefix_end
 from statestore.bytestore.kinds.kind_layout import layout_of
-from statestore.bytestore.kinds.segments import MAX_SEGMENT_ID, SEGMENT_ID_SIZE, Segments, segment_prefix
-from statestore.bytestore.protocol import ByteStore, Pair, RowChanges, takes_rows
-from statestore.errors.state import StoreClosedError
+from statestore.bytestore.kinds.segments import MAX_SEGMENT_ID, SEGMENT_ID_SIZE, segment_prefix
+from statestore.bytestore.protocol import Pair, RowChanges, takes_rows
 from statestore.format.binary_columns import Integers, as_column, as_one_array, is_valid
 from statestore.format.key_groups import KeyGroups
 from statestore.headers.record_columns import RecordColumns
@@ -85,61 +83,6 @@ def put_segmented(
     for segment_id in np.unique(segments.ids_of(times_ms[is_valid(stored)])).tolist():
         segments.note_use(segment_id)
     return True
-
-
-Parsed = tuple[bytes, int, int]
-"""A key taken apart: the record's key, and two numbers that depend on the kind of store."""
-
-
-def scan_segments(
-    inner: ByteStore,
-    segments: Segments,
-    times_ms: tuple[int, int],
-    keys: tuple[bytes | None, bytes | None],
-    parse: Callable[[bytes], Parsed],
-    wanted: Callable[[Parsed], bool],
-    *,
-    reverse: bool,
-) -> Generator[tuple[Parsed, bytes], None, None]:
-    """Yield parsed key and stored value of the entries for which `wanted` holds, as of the call.
-
-    `times_ms` says which segments to look at, first and last time inclusive; `keys` bounds the keys within each, in
-    bytes and both inclusive, None = open.
-    """
-    return _matches(segment_scans(inner, segments, times_ms, keys, reverse=reverse), parse, wanted)
-
-
-def segment_scans(
-    inner: ByteStore,
-    segments: Segments,
-    times_ms: tuple[int, int],
-    keys: tuple[bytes | None, bytes | None],
-    *,
-    reverse: bool,
-) -> list[Iterator[Pair]]:
-    """Return a scan of each segment that `scan_segments` looks at, as of the call: of more than what it yields."""
-    if not inner.is_open:
-        raise StoreClosedError(inner.name)  # a scan of no segment would not notice
-    first_ms, last_ms = times_ms
-    first = segments.id_of(max(0, first_ms))
-    lower, upper = keys
-    scans: list[Iterator[Pair]] = []
-    for segment_id in segments.ids(max(first, segments.first_live), segments.id_of(max(0, last_ms)), reverse=reverse):
-        prefix = segment_prefix(segment_id)
-        # The end is inclusive, but every key is longer than a segment's id.
-        end = prefix_end(prefix) if upper is None else prefix + upper
-        scans.append(inner.range(prefix + (lower or b""), end, reverse=reverse))
-    return scans
-
-
-def _matches(
-    scans: list[Iterator[Pair]], parse: Callable[[bytes], Parsed], wanted: Callable[[Parsed], bool]
-) -> Generator[tuple[Parsed, bytes], None, None]:
-    for scan in scans:
-        for key, stored in scan:
-            parsed = parse(key[SEGMENT_ID_SIZE:])
-            if wanted(parsed):
-                yield parsed, stored
 
 
 def upper_bound(key: bytes, suffix: bytes) -> bytes:

@@ -6,7 +6,6 @@ A session is known by its key, start and end, both of which belong to it. All ti
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
 from operator import index
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
@@ -26,15 +25,7 @@ from statestore.stores.codec import HeldColumns
 from statestore.stores.holders import AggregationWithHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
 from statestore.stores.readable_store import ReadForms, SegmentedReadableStore
-from statestore.stores.segment_columns import (
-    Parsed,
-    get_segmented,
-    put_segmented,
-    scan_segmented,
-    scan_segments,
-    times_of,
-    upper_bound,
-)
+from statestore.stores.segment_columns import get_segmented, put_segmented, scan_segmented, times_of, upper_bound
 from statestore.stores.supplier import Duration, in_milliseconds
 from statestore.stores.typed_store import HeadersBytesStore, TypedStore
 
@@ -184,12 +175,11 @@ class ReadOnlySessionStore(SegmentedReadableStore, Generic[K, A]):
         if len(arguments) == 3:
             lower = upper = self._require_key(arguments[0])
         elif len(arguments) == 4:
-            lower, upper = (None if key is None else self._key_bytes(key) for key in arguments[:2])
+            lower, upper = map(self._bound, arguments[:2])
         first_end_ms = max(index(earliest_end_ms), self._segments.first_visible_ms)
         last_end_ms, last_start_ms = min(index(latest_end_ms), MAX_TIME_MS), index(latest_start_ms)
 
-        def wanted(parsed: Parsed) -> bool:
-            found, start_ms, end_ms = parsed
+        def is_wanted(found: bytes, start_ms: int, end_ms: int) -> bool:
             return (
                 first_end_ms <= end_ms <= last_end_ms
                 and start_ms <= last_start_ms
@@ -204,19 +194,8 @@ class ReadOnlySessionStore(SegmentedReadableStore, Generic[K, A]):
             )
         else:
             bounds = (lower, None if upper is None else upper_bound(upper, _GREATEST_SUFFIX))
-        times_ms = first_end_ms, last_end_ms
-        entries = scan_segments(
-            self._inner, self._segments, times_ms, bounds, split_session_key, wanted, reverse=reverse
-        )
-        return self._iterate(self._with_sessions(entries))
-
-    def _with_sessions(
-        self, entries: Generator[tuple[Parsed, bytes], None, None]
-    ) -> Generator[tuple[Windowed, A], None, None]:
-        keys, key_object, decode = self._keys, self._key_object, self._decode_raw
-        for (raw_key, start_ms, end_ms), stored in entries:
-            key, held = (key_object(raw_key), decode(stored)) if keys is None else keys.pair(raw_key, stored)
-            yield Windowed(key, start_ms, end_ms), held
+        scans = self._scans((first_end_ms, last_end_ms), bounds, reverse=reverse)
+        return self._windowed(scans, split_session_key, is_wanted)
 
 
 class SessionStore(ReadOnlySessionStore[K, A], TypedStore):

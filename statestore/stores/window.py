@@ -25,15 +25,7 @@ from statestore.stores.codec import HeldColumns
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
 from statestore.stores.readable_store import ReadForms, SegmentedParts, SegmentedReadableStore
-from statestore.stores.segment_columns import (
-    Parsed,
-    get_segmented,
-    put_segmented,
-    scan_segments,
-    segment_scans,
-    times_of,
-    upper_bound,
-)
+from statestore.stores.segment_columns import get_segmented, put_segmented, times_of, upper_bound
 from statestore.stores.supplier import Duration, in_milliseconds
 from statestore.stores.typed_store import HeadersBytesStore, TypedStore
 
@@ -55,10 +47,7 @@ class ReadOnlyWindowStore(SegmentedReadableStore, Generic[K, V]):
 
     def __init__(self, parts: SegmentedParts) -> None:
         super().__init__(parts)
-        spec = parts.spec
-        assert spec.window_size_ms is not None  # checked when the spec was made
-        self._window_size_ms = spec.window_size_ms
-        self._retain_duplicates = spec.retain_duplicates
+        self._retain_duplicates = parts.spec.retain_duplicates
 
     @overload
     def fetch(self, key: K, time_ms: Duration) -> V | None: ...
@@ -158,26 +147,22 @@ class ReadOnlyWindowStore(SegmentedReadableStore, Generic[K, V]):
     def _windows(
         self, from_key: K | None, to_key: K | None, from_ms: int, to_ms: int, *, reverse: bool
     ) -> StoreIterator[tuple[Windowed, V]]:
-        lower = None if from_key is None else self._key_bytes(from_key)
-        upper = None if to_key is None else self._key_bytes(to_key)
+        lower, upper = self._bound(from_key), self._bound(to_key)
         first_ms, last_ms = self._visible(from_ms, to_ms)
 
-        def wanted(parsed: Parsed) -> bool:
-            key, start_ms, _ = parsed
+        def is_wanted(key: bytes, start_ms: int, _: int) -> bool:
             return (
                 first_ms <= start_ms <= last_ms and (lower is None or key >= lower) and (upper is None or key <= upper)
             )
 
         bound = None if upper is None else upper_bound(upper, _suffix(last_ms))
-        entries = scan_segments(
-            self._inner, self._segments, (first_ms, last_ms), (lower, bound), split_window_key, wanted, reverse=reverse
-        )
-        return self._iterate(self._with_windows(entries))
+        scans = self._scans((first_ms, last_ms), (lower, bound), reverse=reverse)
+        return self._windowed(scans, split_window_key, is_wanted)
 
     def _windows_of_key(self, key: bytes, from_ms: int, to_ms: int, *, reverse: bool) -> StoreIterator[tuple[int, V]]:
         first_ms, last_ms = self._visible(from_ms, to_ms)
         bounds = (key + _START.pack(min(first_ms, MAX_TIME_MS)), key + _suffix(last_ms))
-        scans = segment_scans(self._inner, self._segments, (first_ms, last_ms), bounds, reverse=reverse)
+        scans = self._scans((first_ms, last_ms), bounds, reverse=reverse)
         return StoreIterator(self.name, self._starts_of_key(scans, key, first_ms, last_ms))
 
     def _starts_of_key(
@@ -198,15 +183,6 @@ class ReadOnlyWindowStore(SegmentedReadableStore, Generic[K, V]):
 
     def _visible(self, from_ms: int, to_ms: int) -> tuple[int, int]:
         return max(index(from_ms), self._segments.first_visible_ms), min(index(to_ms), MAX_TIME_MS)
-
-    def _with_windows(
-        self, entries: Generator[tuple[Parsed, bytes], None, None]
-    ) -> Generator[tuple[Windowed, V], None, None]:
-        keys, key_object, decode, size_ms = self._keys, self._key_object, self._decode_raw, self._window_size_ms
-        for (raw_key, start_ms, _), stored in entries:
-            end_ms = min(start_ms + size_ms, MAX_TIME_MS)
-            key, held = (key_object(raw_key), decode(stored)) if keys is None else keys.pair(raw_key, stored)
-            yield Windowed(key, start_ms, end_ms), held
 
 
 class WindowStore(ReadOnlyWindowStore[K, V], TypedStore):
