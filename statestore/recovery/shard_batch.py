@@ -49,31 +49,30 @@ from statestore.recovery.snapshots.step import SnapshotStep, snapshot_is_due
 
 _LOG = logging.getLogger(__name__)
 _MAX_ATTEMPTS_AT_ONCE: Final = 16
-_NOTHING_MORE: Final = BatchEnd()
 
 
 @dataclass(frozen=True)
 class ShardedState:
-    """Where a state lives and what stores it has: all that opening one of its shards takes."""
+    """Where a state lives and what stores it has: all that is needed to open one of its shards."""
 
     state_id: str
     location: DurableLocation
     stores: tuple[StoreSpec, ...]
     local: LocalDirectory
     in_memory: frozenset[str] = frozenset()
-    """The names of the stores that are served from memory."""
+    """The names of the in-memory stores."""
     recovery: RecoveryOptions = field(default_factory=RecoveryOptions)
     run: str = "unnamed"
     """Which start of the query this is: see `fence`."""
     accept_older_checkpoint: bool = False
     initial_state: bool = False
-    """Whether a shard of which nothing is recorded starts from its initial pointer."""
+    """Whether a shard that Spark's state does not know yet starts from its initial pointer."""
 
     def pointer(self, shard: int, recorded: str | None) -> CommitPointer:
-        """Return the commit pointer that Spark's state has recorded for `shard`; None is where it starts from.
+        """Return the commit pointer that Spark's state has recorded for `shard`, or from which it starts, if None.
 
         Raises CommitPointerError, LocationMismatchError if it points at the state of another location, and
-        DurableFileMissingError or DurableFileCorruptedError if there should be an initial pointer.
+        DurableFileMissingError or DurableFileCorruptedError for a bad initial pointer.
         """
         if recorded is None:
             if self.initial_state:
@@ -88,7 +87,7 @@ class ShardedState:
 
     @contextmanager
     def open(self, pointer: CommitPointer, space: SpillSpace | None = None) -> Iterator[ShardBatch]:
-        """Hand out the shard at the version of `pointer`; `space` is this batch's own, None one that ends with it.
+        """Hand out the shard at the version of `pointer`; `space` is this batch's own, and made here if it is None.
 
         Raises, of the location: DurableFileMissingError, DurableFileCorruptedError, SnapshotFormatError, LocationError.
         Of the local disk: LocalDirectoryError, LocalDiskFullError, LocalStateLockedError if others hold all copies, and
@@ -123,7 +122,7 @@ class ShardedState:
         shard_dir = self.local.shard(self.state_id, shard)
         with ExitStack() as locks:
             with local_disk_errors(f"shard {shard}", str(shard_dir)):
-                # The first that is done on the local disk: here it shows if it can't be written to.
+                # The first write to the local disk: here it shows if that can't be written to.
                 make_shard_directory(shard_dir)
                 paths = (shard_dir / f"spill-{number}" for number in range(_MAX_ATTEMPTS_AT_ONCE))
                 path = next((path for path in paths if locks.enter_context(try_lock(path))), None)
@@ -144,13 +143,13 @@ class BatchStore:
 
     @classmethod
     def of(cls, committed: CommittedStore, space: SpillSpace) -> BatchStore:
-        """Return what a batch has of a store before it has written to it."""
+        """Return a store as it is at the beginning of a batch."""
         written = SpillingWriteSet(committed.bytes, space)
         return cls(committed.spec, written, batch_changelog(committed.spec, space.pending, written), committed)
 
 
 class CommittedBatch(NamedTuple):
-    """A batch that Spark may keep: the pointer that it is to record, and what the batch came to."""
+    """A batch that Spark may keep: the pointer that it is to record, and the batch's figures."""
 
     pointer: CommitPointer
     figures: CommitFigures
@@ -167,7 +166,7 @@ class ShardBatch:
     copy: LocalCopy | None
     """The local copy, None if the stores are all in memory and need none."""
 
-    def commit(self, end: BatchEnd = _NOTHING_MORE, on_changelog: ChangelogObserver | None = None) -> CommittedBatch:
+    def commit(self, end: BatchEnd | None = None, on_changelog: ChangelogObserver | None = None) -> CommittedBatch:
         """Make what was logged durable as one delta and return the pointer that commits it, if Spark keeps it.
 
         Without writes there is no delta and no new version. `on_changelog` is called with each store that was written
@@ -175,7 +174,7 @@ class ShardBatch:
         LocationNotWritableError, SnapshotOverdueError, UnreadableCommitError, SpilledDeltaCorruptedError, and what a
         spill failed with.
         """
-        written = self.delta.finish()
+        written, end = self.delta.finish(), end or BatchEnd()
         if written is None:
             figures = CommitFigures(self._restore_figures, sizes=self._sizes({}))
             return CommittedBatch(self.pointer.advance(None, end).read_back(), figures)
@@ -196,7 +195,7 @@ class ShardBatch:
         return CommittedBatch(committed.read_back(), figures)
 
     def finish_upgrades(self, budget_ms: float) -> UpgradeFigures:
-        """Move entries of older formats in the local copy for about `budget_ms`; raises as every access to it does."""
+        """Move entries of older formats in the local copy for about `budget_ms`; raises as every access to it."""
         deadline = time.monotonic() + budget_ms / 1000
         all_progress = []
         for name, store in self.stores.items():
@@ -216,10 +215,11 @@ class ShardBatch:
     def _sizes(self, written: Mapping[str, StoreFigures]) -> dict[str, SizeFigures]:
         sizes = {}
         for name, store in self.stores.items():
-            # Write buffers take room also if they are empty.
             if entries := store.bytes.approximate_num_entries():
-                committed_bytes = store.bytes.approximate_size_bytes()
-                sizes[name] = SizeFigures.of(entries, committed_bytes, written.get(name, StoreFigures()))
+                _, _, *written_bytes = written.get(name, StoreFigures())
+                size_bytes = store.bytes.approximate_size_bytes() + sum(written_bytes)
+                header_share = written_bytes[-1] / (sum(written_bytes) or 1)
+                sizes[name] = SizeFigures(entries, size_bytes, round(size_bytes * header_share))
         return sizes
 
     @property

@@ -19,7 +19,6 @@ from statestore.recovery.commit.changelog import (
     Changelog,
     ChangelogObserver,
     ChangelogRecord,
-    LoggedWrite,
     WrittenRecords,
     changelog_record,
 )
@@ -143,7 +142,7 @@ class StoreLog(Changelog):
 
 def _record(write: _Write) -> ChangelogRecord:
     store_format, key, stored, timestamp_ms, header_bytes = write
-    return changelog_record(store_format, key, LoggedWrite(stored, timestamp_ms, header_bytes))
+    return changelog_record(store_format, key, stored, timestamp_ms, header_bytes)
 
 
 class PipedAgain:

@@ -151,7 +151,7 @@ class EndsEarlyOnce(Renaming):
 def test_a_file_that_ends_early_is_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     Renaming(tmp_path).write("x", b"all of it")
     assert content(EndsEarlyOnce(tmp_path), "x") == b"all of it"
-    assert "ended 4 bytes after byte 0, 9 were to come" in caplog.text
+    assert "ended 4 bytes after byte 0, 9 were expected" in caplog.text
 
 
 def test_a_copy_that_fails_leaves_no_file(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_the_images_that_a_process_keeps_are_bounded_by_bytes(shard: Shard) -> N
         pointers.append(run(shard, start, {b"%d" % key: value for key in range(3)}))
         pointers[-1] = run(shard, pointers[-1], {b"own": stored(b"%d" % number)})
     kept = local_copy._images
-    assert sum(image.held_bytes for image in kept.values()) <= SMALL.kept_images_bytes == 8 * MIB
+    assert sum(image.database.held_bytes for image in kept.values()) <= SMALL.kept_images_bytes == 8 * MIB
     assert [shard_number for _, shard_number in kept] == [SHARDS - 2, SHARDS - 1], "the last used ones"
     for number, pointer in enumerate(pointers):
         with shard.state.open(pointer) as batch:

@@ -44,7 +44,7 @@ def put_many(batch: LoggedBatch) -> None:
     for number in range(0, MANY, 3):
         store.put(b"%06d" % number, stored(b"again", number))
     store.put(b"%06d" % 1, None)
-    assert batch.batch.delta.spilled_bytes > SMALL.pending_bytes
+    assert batch.batch.delta.spill_figures.size_bytes > SMALL.pending_bytes
 
 
 def expected() -> dict[bytes, bytes]:

@@ -25,7 +25,7 @@ from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.recovery.commit.changelog import ChangelogRecord, LoggedWrite, changelog_record
+from statestore.recovery.commit.changelog import ChangelogRecord, changelog_record
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 
 EARLIEST_SENT_MS: Final = 1
@@ -69,12 +69,12 @@ class StoreRecords:
     def _entries(self) -> Iterator[ChangelogRecord]:
         spec = self.spec
         for key, stored, _ in self._writes():
-            record = changelog_record(spec.format, key, LoggedWrite(stored, -1, b""))
+            record = changelog_record(spec.format, key, stored, -1)
             yield record if record.timestamp_ms > 0 else record._replace(timestamp_ms=_stand_in_ms(self.layout, key))
 
     def _versions(self) -> Iterator[ChangelogRecord]:
         records = (
-            changelog_record(self.spec.format, key, LoggedWrite(stored, valid_from_ms or 0, b""))
+            changelog_record(self.spec.format, key, stored, valid_from_ms or 0)
             for key, stored, valid_from_ms in self._writes()
         )
         # Those of a key are in order of time.

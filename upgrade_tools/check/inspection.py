@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
 
-from statestore.bytestore.kafka_streams.task_directory import RecordedOffsets, recorded_offsets
+from statestore.bytestore.kafka_streams.store_database import RecordedOffsets, recorded_offsets
 from statestore.bytestore.protocol import ByteStore
 from statestore.errors import FormatError
 from statestore.errors.new_state import DirectoryDamagedError

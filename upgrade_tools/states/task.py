@@ -22,8 +22,8 @@ from statestore.bytestore.kafka_streams.layout import (
     segment_start_ms,
     segments_directory,
 )
+from statestore.bytestore.kafka_streams.store_database import RecordedOffsets
 from statestore.bytestore.kafka_streams.task_directory import (
-    RecordedOffsets,
     TaskDirectory,
     TaskStoreFiles,
     changelog_topics,

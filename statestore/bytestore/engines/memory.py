@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from statestore.bytestore.engines.scans import KeyOrder, ScannedStore
@@ -106,11 +106,6 @@ class MemoryDatabase:
         self._stores = {name: MemoryByteStore(name) for name in families}
 
     @property
-    def families(self) -> tuple[str, ...]:
-        """The names of the families, in order."""
-        return tuple(sorted(self._stores))
-
-    @property
     def held_bytes(self) -> int:
         """About how much memory the entries of all families take."""
         return sum(store.held_bytes for store in self._stores.values())
@@ -120,11 +115,6 @@ class MemoryDatabase:
         family = self._stores[name]
         family.name = store or family.name
         return family
-
-    def write(self, changes: Mapping[str, Iterable[Change]]) -> None:
-        """Apply the changes of several families."""
-        for name, pairs in changes.items():
-            self._stores[name].write(pairs)
 
     def close(self) -> None:
         """Close every store."""

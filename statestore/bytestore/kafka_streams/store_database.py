@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,8 +22,10 @@ from statestore.bytestore.kafka_streams.layout import (
     STATUS_CLOSED,
     STATUS_KEY,
     STATUS_OPEN,
+    changelog_of,
     column_family,
     known_families,
+    offset_key,
 )
 from statestore.bytestore.kinds.store_spec import StoreSpec, older_formats
 from statestore.bytestore.protocol import ByteStore
@@ -36,6 +38,7 @@ from statestore.bytestore.upgrades import (
 )
 from statestore.errors import FormatError, StoreError, StoreFormatError
 from statestore.errors.state import UnknownColumnFamilyError
+from statestore.format.offset_checkpoint import TopicPartition
 from statestore.format.position import (
     OFFSET_UNKNOWN,
     Position,
@@ -112,6 +115,32 @@ class Committed:
     position: Position = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class RecordedOffsets:
+    """What the family `offsets` of a database says."""
+
+    changelogs: Mapping[TopicPartition, int | None]
+    """The offset of the last record of each changelog that is in the database, None if it is unknown."""
+    position: Position
+    is_closed: bool | None  # whether it was closed cleanly; None if that is not recorded
+
+
+def recorded_offsets(family: ByteStore) -> RecordedOffsets:
+    """Return what the family `offsets` of a database says. Raises FormatError."""
+    changelogs: dict[TopicPartition, int | None] = {}
+    position: Position = {}
+    is_closed = None
+    for key, value in family.range(None, None):
+        if key == STATUS_KEY:
+            is_closed = decode_long("status", value) == STATUS_CLOSED
+        elif key == POSITION_KEY:
+            position = decode_position(value)
+        elif (changelog := changelog_of(key)) is not None:
+            offset = decode_long("changelog offset", value)
+            changelogs[changelog] = None if offset == OFFSET_UNKNOWN else offset
+    return RecordedOffsets(changelogs, position, is_closed)
+
+
 def check_database(path: Path, spec: StoreSpec, name: str) -> list[str]:
     """Return the column families in the directory `path`, none if there is no database; nothing is changed.
 
@@ -144,7 +173,7 @@ class StoreDatabase:
         path: Path,
         spec: StoreSpec,
         name: str,
-        changelog_key: bytes,
+        changelog: TopicPartition,
         present: Sequence[str],
         *,
         compacting: bool = True,
@@ -152,7 +181,7 @@ class StoreDatabase:
         self._path = path
         self._spec = spec
         self._name = name
-        self._changelog_key = changelog_key
+        self._changelog = changelog
         path.parent.mkdir(parents=True, exist_ok=True)
         # Nothing else than the directory holds what is written here, so it must survive the death of the process.
         families = [column_family(spec), OFFSETS_FAMILY]
@@ -212,24 +241,19 @@ class StoreDatabase:
         shutil.rmtree(self._path)
 
     def _read_committed(self) -> tuple[bool, Committed]:
-        offsets = dict(self._offsets.range(None, None))
-        status, position = offsets.get(STATUS_KEY), offsets.get(POSITION_KEY)
-        offset = offsets.get(self._changelog_key)
         try:
-            cleanly = status is None or decode_long("status", status) == STATUS_CLOSED
-            committed = Committed(
-                OFFSET_UNKNOWN if offset is None else decode_long("changelog offset", offset),
-                {} if position is None else decode_position(position),
-            )
+            recorded = recorded_offsets(self._offsets)
         except FormatError as cause:
             raise StoreError(
                 self._name,
                 f"column family {OFFSETS_FAMILY!r} in {self._path} is damaged ({cause}). Delete the local state, and "
                 "restore the store from its changelog",
             ) from cause
-        return cleanly, committed
+        offset = recorded.changelogs.get(self._changelog)
+        committed = Committed(OFFSET_UNKNOWN if offset is None else offset, recorded.position)
+        return recorded.is_closed is not False, committed
 
     def _write(self, status: int, committed: Committed) -> None:
         offset, position = encode_long(committed.changelog_offset), encode_position(committed.position)
-        places = (STATUS_KEY, self._changelog_key, POSITION_KEY)
+        places = (STATUS_KEY, offset_key(self._changelog), POSITION_KEY)
         self._offsets.write(zip(places, (encode_long(status), offset, position), strict=True))

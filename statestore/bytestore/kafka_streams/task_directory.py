@@ -17,14 +17,10 @@ from statestore.bytestore.kafka_streams.directory_view import families_in
 from statestore.bytestore.kafka_streams.layout import (
     CHECKPOINT_FILE,
     OFFSETS_FAMILY,
-    POSITION_KEY,
-    STATUS_CLOSED,
-    STATUS_KEY,
     changelog_of,
     changelog_partition,
     database_directory,
     has_segment_directories,
-    offset_key,
     position_file,
     segment_name,
     segment_start_ms,
@@ -44,7 +40,7 @@ from statestore.bytestore.protocol import ByteStore
 from statestore.errors import FormatError, StoreError
 from statestore.errors.state import UnknownEntryError
 from statestore.format.offset_checkpoint import TopicPartition, decode_offset_checkpoint, encode_offset_checkpoint
-from statestore.format.position import OFFSET_UNKNOWN, Position, decode_long, decode_position, merge_positions
+from statestore.format.position import OFFSET_UNKNOWN, Position, merge_positions
 
 _WHOLE_STORE = 0  # stands for a segment's id where the store has one database in all
 
@@ -71,7 +67,7 @@ class TaskStore:
         self._compacting = compacting
         self._task = task
         self._spec = spec
-        self._changelog_key = offset_key(changelog)
+        self._changelog = changelog
         self._databases: dict[int, StoreDatabase] = {}
         self._open(self._check())
         self.byte_store = self._whole()
@@ -176,7 +172,7 @@ class TaskStore:
 
     def _database(self, key: int, present: list[str]) -> StoreDatabase:
         path, name = self._path(key), self._name(key)
-        return StoreDatabase(path, self._spec, name, self._changelog_key, present, compacting=self._compacting)
+        return StoreDatabase(path, self._spec, name, self._changelog, present, compacting=self._compacting)
 
     def _create_segment(self, segment_id: int) -> ByteStore:
         database = self._database(segment_id, [])
@@ -364,32 +360,6 @@ def changelog_topics(task: Path) -> Iterator[str]:
             finally:
                 database.close()
             yield from (changelog.topic for key in keys if (changelog := changelog_of(key)) is not None)
-
-
-@dataclass(frozen=True)
-class RecordedOffsets:
-    """What the family `offsets` of a database says."""
-
-    changelogs: Mapping[TopicPartition, int | None]
-    """The offset of the last record of each changelog that is in the database, None if it is unknown."""
-    position: Position
-    is_closed: bool | None  # whether it was closed cleanly; None if that is not recorded
-
-
-def recorded_offsets(family: ByteStore) -> RecordedOffsets:
-    """Return what the family `offsets` of a database says. Raises FormatError."""
-    changelogs: dict[TopicPartition, int | None] = {}
-    position: Position = {}
-    is_closed = None
-    for key, value in family.range(None, None):
-        if key == STATUS_KEY:
-            is_closed = decode_long("status", value) == STATUS_CLOSED
-        elif key == POSITION_KEY:
-            position = decode_position(value)
-        elif (changelog := changelog_of(key)) is not None:
-            offset = decode_long("changelog offset", value)
-            changelogs[changelog] = None if offset == OFFSET_UNKNOWN else offset
-    return RecordedOffsets(changelogs, position, is_closed)
 
 
 def _directories(path: Path) -> list[Path]:

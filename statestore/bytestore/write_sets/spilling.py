@@ -66,20 +66,16 @@ class PendingMemory:
         self.failure: BaseException | None = None  # what a spill failed with, None if none did
         self._holders: list[HoldsWrites] = []
 
-    def add(self, holder: HoldsWrites) -> None:
-        """Have `holder` spill when there is too much."""
-        self._holders.append(holder)
-
-    def add_first(self, holder: HoldsWrites) -> None:
-        """Have `holder` spill before all others: it reads what they hold."""
-        self._holders.insert(0, holder)
+    def add(self, holder: HoldsWrites, *, first: bool = False) -> None:
+        """Have `holder` spill when there is too much; `first`, before all others, if it reads what they hold."""
+        self._holders.insert(0 if first else len(self._holders), holder)
 
     @contextmanager
     def final(self) -> Iterator[None]:
-        """Make what fails in here final: the same is raised each time that anybody comes here again.
+        """Make what fails in here final: each later entry raises the same.
 
-        A spill that failed may have brought a part of the writes to disk, and who made the write that it was for was
-        stopped halfway. User code may swallow the error and go on, so it must come back before the batch is committed.
+        A spill that failed may have brought a part of the writes to disk, and the write that caused it was cut short.
+        User code may swallow the error and go on, so it must come back before the batch is committed.
         """
         if self.failure is not None:
             # Without its traceback, which would grow each time.
@@ -91,21 +87,18 @@ class PendingMemory:
             raise
 
     def relieve(self) -> None:
-        """Have all holders spill, unless most of what was written is no longer held. A failure is `final`."""
+        """Have all holders spill, unless most of what was written was replaced meanwhile. A failure is `final`."""
         with self.final():
-            self._relieve()
-
-    def _relieve(self) -> None:
-        held = sum(holder.held_bytes() for holder in self._holders)
-        # Not the limit itself: just below it, the next writes would make us look again at once, and again.
-        if held <= self.limit_bytes // 2:
-            self.written_bytes = held
-            return
-        # All of them: a write set and its changelog hold the same bytes, so one alone sets nothing free.
-        for holder in self._holders:
-            holder.spill()
-        self.spills += 1
-        self.written_bytes = 0
+            held = sum(holder.held_bytes() for holder in self._holders)
+            # Half the limit: just below the whole, the next few writes would call this again and again.
+            if held <= self.limit_bytes // 2:
+                self.written_bytes = held
+                return
+            # All of them: a write set and its changelog hold the same bytes, so one alone frees nothing.
+            for holder in self._holders:
+                holder.spill()
+            self.spills += 1
+            self.written_bytes = 0
 
 
 class SpillSpace:

@@ -103,7 +103,7 @@ class WriteSet(ScannedStore):
         self._require_open()
         for key in [key for key in self.changes if key < end]:
             del self.changes[key]
-        self._forget_order()
+        self._order.forget()
         self._floor = max(self._floor, end)
 
     def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
@@ -155,7 +155,7 @@ class WriteSet(ScannedStore):
         self.changes.clear()
         self._floor = b""
         self._committed_end = None
-        self._forget_order()
+        self._order.forget()
 
     def approximate_num_entries(self) -> int:
         """Return the committed estimate plus puts less deletes, at least 0; what is overwritten counts twice."""
@@ -178,9 +178,6 @@ class WriteSet(ScannedStore):
         """Return what stands for a value that is deleted now."""
         record = self.deleted_for
         return DELETED if record is None else Deleted(record.timestamp_ms, record.header_bytes)
-
-    def _forget_order(self) -> None:
-        self._order.forget()
 
 
 def merge_pairs(

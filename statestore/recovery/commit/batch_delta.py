@@ -1,7 +1,7 @@
-"""The delta of one batch while the batch goes on: held as changelogs, and written to local disk as far as they spill.
+"""The delta of a batch under way: held as changelogs, and written to local disk when they spill.
 
-What spills is written as record batches of the file that it is going to be in, so that nothing is read, sorted or
-encoded a second time. A key that is written before and after a spill has a record for each, and the last one counts.
+A spill writes record batches of the final delta file, so that nothing is read, sorted or encoded a second time. A key
+that is written before and after a spill has a record for each, and the last one counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from statestore.recovery.location.durable_json import digest, new_digest
 
 
 class FinishedDelta(NamedTuple):
-    """A delta file that is to be made durable: in memory, or at a path that is there until its SpillSpace ends."""
+    """A delta file that is to be made durable: in memory, or at a path that lasts as long as its SpillSpace."""
 
     content: pa.Buffer | Path
     size_bytes: int
@@ -43,7 +43,7 @@ class FinishedDelta(NamedTuple):
 
 
 class BatchDelta:
-    """What was written to the stores of a batch; spills to `space`. `stream_times_ms` as of `encode_delta`."""
+    """What was written to the stores of a batch; spills to `space`. `stream_times_ms` as in `encode_delta`."""
 
     def __init__(
         self,
@@ -56,13 +56,12 @@ class BatchDelta:
         self._changelogs = changelogs
         self._stream_times_ms = stream_times_ms
         self.space = space
-        """Its directory for what it can't hold in memory."""
         self._spilled: _SpilledDelta | None = None
-        # Before the write sets: some changelogs are read from these.
-        space.pending.add_first(self)
+        # It spills before the write sets, from which some changelogs are read.
+        space.pending.add(self, first=True)
 
     def held_bytes(self) -> int:
-        """Return about how much memory the changelogs take beside what the write sets hold."""
+        """Return about how much memory the changelogs take beside the write sets."""
         return sum(changelog.held_bytes() for changelog in self._changelogs.values())
 
     def spill(self) -> None:
@@ -76,7 +75,7 @@ class BatchDelta:
             changelog.clear()
 
     def finish(self) -> FinishedDelta | None:
-        """Return the file with all that was written, None if that is nothing. Once; raises what a spill failed with."""
+        """Return the file with all that was written, None if nothing was. Call it once. Raises what a spill raised."""
         with self.space.pending.final():
             if self._spilled is not None:
                 self.spill()
@@ -87,10 +86,10 @@ class BatchDelta:
             return FinishedDelta(data, data.size, digest(data), figures)
 
     def show(self, observer: ChangelogObserver) -> None:
-        """Call `observer` with each store that was written to, and its records as the delta has them; after `finish`.
+        """Call `observer` with each store that was written to, and its records in the delta; after `finish`.
 
-        Records that spilled are read from disk each time that they are iterated: of several with one key the last one
-        counts. Raises what `observer` does; iterating, SpilledDeltaCorruptedError.
+        Records that spilled are read from disk at each iteration: of several with one key the last one counts. Raises
+        what `observer` does; iterating raises SpilledDeltaCorruptedError.
         """
         for name, changelog in self._changelogs.items():
             if self._spilled is None:
@@ -100,19 +99,15 @@ class BatchDelta:
                 observer(name, WrittenRecords(partial(self._spilled.records, name)))
 
     @property
-    def spilled_bytes(self) -> int:
-        """What is on local disk of this batch, its write sets and its delta together."""
-        return self.space.size_bytes + (0 if self._spilled is None else self._spilled.size_bytes)
-
-    @property
     def spill_figures(self) -> SpillFigures:
-        """The batch's spills so far."""
+        """The batch's spills so far, and what its write sets and its delta take on local disk."""
         spills = self.space.pending.spills
-        # What there is on disk is not looked at in vain.
-        return SpillFigures(spills, self.spilled_bytes) if spills else SpillFigures()
+        if not spills:
+            return SpillFigures()
+        return SpillFigures(spills, self.space.size_bytes + (0 if self._spilled is None else self._spilled.size_bytes))
 
     def close(self) -> None:
-        """Let go of the file on local disk, if there is one; it goes with its SpillSpace."""
+        """Close the file on local disk, if there is one; its SpillSpace removes it."""
         if self._spilled is not None:
             self._spilled.close()
 
@@ -140,7 +135,7 @@ class _SpilledDelta:
         return figures is not None and figures.entries_put + figures.entries_deleted > 0
 
     def records(self, name: str) -> Iterator[ChangelogRecord]:
-        """Yield the records of a store, a record batch at a time; for after `finish`."""
+        """Yield the records of a store, a record batch at a time; after `finish`."""
         try:
             with pa.memory_map(str(self._path)) as source:
                 for store, batch in Delta(source.read_buffer(), str(self._path)).batches():
@@ -154,7 +149,7 @@ class _SpilledDelta:
         return self._file.size_bytes
 
     def close(self) -> None:
-        # A file that is on a full disk says so once more; what it should hold was given up already.
+        # A full disk may fail once more; by now the content was given up.
         with suppress(OSError):
             self._file.close()
 
@@ -163,7 +158,7 @@ class _SpilledDelta:
 
 
 class _DigestedFile(io.RawIOBase):
-    """Writes to a file and takes the digest on the way: of what was to be written, not of what a disk made of it."""
+    """Writes to a file and takes the digest on the way: of what was to be written, not of what the disk holds."""
 
     def __init__(self, path: Path) -> None:
         self._to = io.BufferedWriter(io.FileIO(path, "wb"))
@@ -174,7 +169,7 @@ class _DigestedFile(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        # The digest first: it must not be that of a file that ends where the disk was full.
+        # First, so that the digest never matches a file that was cut by a full disk.
         self.digest.update(data)
         self.size_bytes += len(data)
         self._to.write(data)

@@ -2,8 +2,8 @@
 
     key             the store's key: of a window or session with its time, of a version the plain key
     value           the plain value, without timestamp or headers; null is a tombstone
-    timestamp       of the value, where it has one; else of the record that was being processed; of a version its own
-    headers         of the value, where it has some; of a tombstone those of the record that was being processed
+    timestamp       of the value, if it has one; else of the record being processed; of a version its own
+    headers         of the value, if it has some; of a tombstone those of the record being processed
 
 Stores whose format has no room for headers log none. These are the records that Kafka Streams sends to its changelog
 topics (ChangeLogging*BytesStore) and reads back (RecordConverters).
@@ -23,7 +23,7 @@ from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import restore_stored, split_stored
 
 _LOGGED_WRITE_BYTES: Final = DELETED_BYTES
-"""What a LoggedWrite takes beside its header bytes and those that are stored."""
+"""What a HeldWrite that is no stored bytes takes beside its header bytes and the stored ones."""
 _WITH_HEADERS: Final = frozenset(known for known in StoreFormat if known.has_headers)
 
 
@@ -36,18 +36,10 @@ class ChangelogRecord(NamedTuple):
     header_bytes: bytes
 
 
-class LoggedWrite(NamedTuple):
-    """A write with what its changelog record needs beside the stored bytes; `stored` of None is a delete."""
-
-    stored: bytes | None
-    timestamp_ms: int
-    header_bytes: bytes
-
-
 HeldWrite: TypeAlias = "bytes | tuple[bytes, int, bytes] | Deleted"
-"""A write as it is held: stored bytes that say all, the fields of a LoggedWrite, or a delete.
+"""A write as it is held: stored bytes that say all; stored bytes with the record's timestamp and headers; or a delete.
 
-Fields are in a tuple without a class, which the garbage collector does not go through again and again.
+It is a tuple without a class, which the garbage collector need not traverse.
 """
 
 ChangelogObserver: TypeAlias = "Callable[[str, Iterable[ChangelogRecord]], None]"
@@ -55,7 +47,7 @@ ChangelogObserver: TypeAlias = "Callable[[str, Iterable[ChangelogRecord]], None]
 
 
 class WrittenRecords:
-    """What was written to a store, each time that it is iterated, for a ChangelogObserver to read."""
+    """What was written to a store, for a ChangelogObserver: read again at each iteration."""
 
     def __init__(self, read: Callable[[], Iterator[ChangelogRecord]]) -> None:
         self._read = read
@@ -65,17 +57,17 @@ class WrittenRecords:
 
 
 class Changelog(Protocol):
-    """Takes down what is written to one store. Who writes one of these inherits what all have in common."""
+    """Takes down what is written to one store. Implementations inherit what all have in common."""
 
     def append(self, key: bytes, stored: bytes | None, context: RecordContext, timestamp_ms: int | None = None) -> None:
         """Note that `key` was set to `stored`; `timestamp_ms` is a version's own, None leaves it to value or record."""
 
     def read_from(self, store: ByteStore, context: RecordContext) -> WriteSet | None:
-        """Return `store` if it notes all that is put into it from its first write on; None: all is to be appended."""
+        """Return `store` if it notes all that is put into it from its first write on; None: append every write."""
         return None
 
     def extend(self, changes: KeyChanges, written_for: Callable[[int], RecordContext]) -> None:
-        """Note many writes in order, each for the record that `written_for` returns for its place."""
+        """Note many writes in order, each for the record that `written_for` returns for its index."""
         for place, (key, stored) in enumerate(changes.items()):
             self.append(key, stored, written_for(place))
 
@@ -85,35 +77,36 @@ class Changelog(Protocol):
             self.append(key, stored, context)
 
 
-def changelog_record(store_format: StoreFormat, key: bytes, write: LoggedWrite) -> ChangelogRecord:
-    """Return the changelog record of a write to a store of this format. Raises FormatError for bytes of another."""
-    with_headers = store_format in _WITH_HEADERS
-    if write.stored is None:
-        return ChangelogRecord(key, None, write.timestamp_ms, write.header_bytes if with_headers else b"")
-    value, timestamp_ms, header_bytes = split_stored(store_format, write.stored)
-    if timestamp_ms is None:
-        timestamp_ms = write.timestamp_ms
-    return ChangelogRecord(key, value, timestamp_ms, header_bytes or b"")
+def changelog_record(
+    store_format: StoreFormat, key: bytes, stored: bytes | None, record_ms: int, header_bytes: bytes = b""
+) -> ChangelogRecord:
+    """Return the changelog record of a write to a store of this format, made for a record of these time and headers.
+
+    `stored` of None is a delete. Raises FormatError for bytes of another format.
+    """
+    if stored is None:
+        return ChangelogRecord(key, None, record_ms, header_bytes if store_format in _WITH_HEADERS else b"")
+    value, timestamp_ms, own_headers = split_stored(store_format, stored)
+    return ChangelogRecord(key, value, record_ms if timestamp_ms is None else timestamp_ms, own_headers or b"")
 
 
 def record_sizes(records: Sequence[ChangelogRecord]) -> list[int]:
-    """Return the size in bytes of each record: of its key, value and headers."""
+    """Return the size in bytes of each record's key, value and headers."""
     return [len(key) + len(value or b"") + len(header_bytes) for key, value, _, header_bytes in records]
 
 
 def restored_changes(spec: StoreSpec, written_as: StoreFormat, records: Iterable[ChangelogRecord]) -> Iterable[Change]:
-    """Yield what records of a store without versions change in it as it is now. Raises FormatError for a bad key."""
+    """Yield what records change in a store without versions, now in the format of `spec`. Raises FormatError."""
     physical_key = layout_of(spec).physical_key
     for key, value, timestamp_ms, header_bytes in records:
-        stored = restore_stored(written_as, spec.format, value, timestamp_ms, header_bytes)
-        yield physical_key(key), stored
+        yield physical_key(key), restore_stored(written_as, spec.format, value, timestamp_ms, header_bytes)
 
 
 class LastWrites(Changelog):
-    """A changelog that keeps the last write of each key, in their order: what a batch has to say of a store.
+    """A changelog that keeps the last write of each key, in the order of the writes.
 
-    Of a format with timestamps, a stored value holds all that its record needs. So what is `written` to such a store,
-    under the keys that it is logged with, is its changelog: one dict for both, if the store's layers ask for it.
+    In formats with timestamps, a stored value holds all that its record needs. So the write set `written` of such a
+    store, if its keys are those of the changelog, is its changelog: one dict for both, where the store's layers ask it.
     """
 
     def __init__(self, spec: StoreSpec, pending: PendingMemory | None = None, written: WriteSet | None = None) -> None:
@@ -131,7 +124,7 @@ class LastWrites(Changelog):
         if written is None or store is not written or (self.writes and not self._is_written):
             return None
         written.deleted_for = context
-        self.writes = written.changes  # type: ignore[assignment]  # that it has no LoggedWrite does no harm
+        self.writes = written.changes  # type: ignore[assignment]  # it has some kinds of HeldWrite only
         self._is_written = True
         return written
 
@@ -174,23 +167,20 @@ class LastWrites(Changelog):
 
     def __iter__(self) -> Iterator[ChangelogRecord]:
         for key, write in self.writes.items():
-            if isinstance(write, Deleted):
-                logged = LoggedWrite(None, *write)
-            else:
-                logged = LoggedWrite(write, 0, b"") if isinstance(write, bytes) else LoggedWrite(*write)
-            yield changelog_record(self.spec.format, key, logged)
+            logged = (write, 0) if isinstance(write, bytes) else (None, *write) if isinstance(write, Deleted) else write
+            yield changelog_record(self.spec.format, key, *logged)
 
     def records(self) -> list[ChangelogRecord]:
         """Return the changelog records that are held."""
         return list(self)
 
     def clear(self) -> None:
-        """Hold no records any more. What a write set notes is for that to clear."""
+        """Forget all records, but for those of a write set, which clears them itself."""
         if not self._is_written:
             self.writes.clear()
 
     def held_bytes(self) -> int:
-        """Return about how much memory the records take beside what the write set holds."""
+        """Return about how much memory the records take beside the write set."""
         if self._is_written:
             return 0
         headers = [len(write[-1]) for write in self.writes.values() if not isinstance(write, bytes)]
@@ -202,7 +192,7 @@ class EveryWrite(Changelog):
 
     def __init__(self, spec: StoreSpec, pending: PendingMemory | None = None) -> None:
         self.spec = spec
-        # As they were written: what a record is made of takes five times as long to tell apart as to note.
+        # As they were written: to make records of them here would take five times as long.
         self._writes: list[tuple[bytes, tuple[bytes | None, int, bytes]]] = []
         self._pending = pending or PendingMemory()
         self._held_bytes = 0
@@ -221,14 +211,14 @@ class EveryWrite(Changelog):
 
     def __iter__(self) -> Iterator[ChangelogRecord]:
         for key, write in self._writes:
-            yield changelog_record(self.spec.format, key, LoggedWrite(*write))
+            yield changelog_record(self.spec.format, key, *write)
 
     def records(self) -> list[ChangelogRecord]:
         """Return the changelog records that are held, in the order of the writes."""
         return list(self)
 
     def clear(self) -> None:
-        """Hold no records any more."""
+        """Forget all records."""
         self._writes.clear()
         self._held_bytes = 0
 
@@ -243,7 +233,7 @@ BatchChangelog = LastWrites | EveryWrite
 def batch_changelog(
     spec: StoreSpec, pending: PendingMemory | None = None, written: WriteSet | None = None
 ) -> BatchChangelog:
-    """Return the changelog of a batch, counted in `pending`; `written` is the write set where it may read them."""
+    """Return the changelog of a batch, counted in `pending`; `written` is the store's write set, which it may read."""
     if LAYOUTS[spec.kind].keeps_versions:
         return EveryWrite(spec, pending)
     return LastWrites(spec, pending, written)

@@ -9,9 +9,9 @@
 Schema metadata `statestore.delta` is a JSON object: format, state_id, shard, version, and
 "stores": {name: {"format": StoreFormat by name, "stream_time_ms": of the store, before the batch}}.
 A record batch holds records of one store, in order: at most 4,096, and 4 MiB, but for one record that is larger alone.
-What it may inflate to is said in `format.arrow_file`. A store may have several, also with others between them, and it
-may be listed without having any. Of several records with one key the last one counts, but for versioned stores: theirs
-are all there, in the order in which they were put.
+`format.arrow_file` bounds what it may inflate to. A store may have several, also with others between them, and it may
+be listed without having any. Of several records with one key the last one counts; versioned stores have all of them, in
+the order of the puts.
 
 Formats 1 and 2 had a column `headers` of list<struct<key, value>>, which is encoded when it is read.
 """
@@ -22,7 +22,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -51,8 +51,6 @@ from statestore.recovery.commit.changelog import (
 from statestore.recovery.commit.figures import StoreFigures, total
 from statestore.recovery.location.shard_files import path_part
 
-T = TypeVar("T")
-
 DELTA_FORMAT = 3
 METADATA_KEY = b"statestore.delta"
 _RECORD: Final = (
@@ -65,11 +63,11 @@ SCHEMA: Final = pa.schema([*_RECORD, pa.field("header_bytes", pa.binary(), nulla
 _SCHEMA_OF_LISTS: Final = pa.schema([*_RECORD, pa.field("headers", HEADERS_TYPE, nullable=False)])
 _SCHEMAS: Final = {1: _SCHEMA_OF_LISTS, 2: _SCHEMA_OF_LISTS, DELTA_FORMAT: SCHEMA}
 _MAX_BATCH_ROWS: Final = 4_096
-"""Fewer if they are large: a record batch is held in memory several times while it is encoded or restored."""
+"""Fewer if they are large: encoding and restoring hold a record batch in memory several times."""
 
 
 class DeltaInfo(NamedTuple):
-    """Which shard and version a delta file says it makes."""
+    """Which version of which shard a delta file makes."""
 
     state_id: str
     shard: int
@@ -84,8 +82,7 @@ class LoggedStore(NamedTuple):
     """The store's stream time before the batch; -1 if nothing had been put yet."""
 
 
-# Format 1 knew no other stores.
-_STORE_OF_FORMAT_1 = LoggedStore(StoreFormat.TIMESTAMPED_WITH_HEADERS, -1)
+_STORE_OF_FORMAT_1 = LoggedStore(StoreFormat.TIMESTAMPED_WITH_HEADERS, -1)  # it knew no other stores
 
 
 class DeltaWriter:
@@ -101,8 +98,7 @@ class DeltaWriter:
             },
         }
         self._schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(metadata).encode()})
-        self.figures: dict[str, StoreFigures] = {}
-        """What was written of each store."""
+        self.figures: dict[str, StoreFigures] = {}  # what was written of each store
         self._names = pa.array(list(stores), pa.string())
         self._numbers = {name: number for number, name in enumerate(stores)}
         self._writer = pa.ipc.new_file(sink, self._schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
@@ -122,16 +118,16 @@ class DeltaWriter:
         self.figures[name] = figures
 
     def close(self) -> None:
-        """Write the end of the file. The sink is its owner's to close."""
+        """Write the end of the file; its owner closes the sink."""
         self._writer.close()
 
 
 def encode_delta(
     info: DeltaInfo, changelogs: Mapping[str, BatchChangelog], stream_times_ms: Mapping[str, int]
 ) -> tuple[pa.Buffer, Mapping[str, StoreFigures]]:
-    """Return the delta file that holds what was written to each store, and figures of those that were written to.
+    """Return the delta file of what was written to each store, and the figures of the stores that were written to.
 
-    `stream_times_ms` are those of the segmented stores before the batch; a store that is not there had none.
+    `stream_times_ms` are those of the segmented stores before the batch, if they had one.
     """
     written = {name: changelog for name, changelog in changelogs.items() if len(changelog)}
     sink = pa.BufferOutputStream()
@@ -169,7 +165,7 @@ def _columns(changelog: BatchChangelog) -> Iterator[list[pa.Array]]:
 
 
 def _parts(writes: Mapping[bytes, HeldWrite]) -> Iterator[tuple[list[bytes], list[HeldWrite]]]:
-    """Yield keys and writes, as many together as a record batch may have: unlike `chunks`, of what is in memory."""
+    """Yield keys and writes, as many together as a record batch may have: `chunks` for what is in memory already."""
     keys_left, writes_left = iter(writes), iter(writes.values())
     while keys := list(islice(keys_left, _MAX_BATCH_ROWS)):
         held = list(islice(writes_left, _MAX_BATCH_ROWS))
@@ -188,10 +184,10 @@ def _stored(writes: Sequence[HeldWrite]) -> Sequence[Any]:
 
 
 def _columns_of_writes(store_format: StoreFormat, keys: Sequence[bytes], writes: Sequence[HeldWrite]) -> list[pa.Array]:
-    """Return what `changelog_record` does of each write, in columns."""
+    """Return what `changelog_record` returns of each write, in columns."""
     stored = pa.array(_stored(writes), pa.binary())
     values, timestamps, header_bytes = split_stored_columns(store_format, stored)
-    # What is not stored bytes ends with its record's timestamp and headers.
+    # Writes that are tuples end with their record's timestamp and headers.
     if timestamps is None or timestamps.null_count:
         own = pa.array([None if write.__class__ is bytes else write[-2] for write in writes], pa.int64())
         timestamps = own if timestamps is None else pa.compute.coalesce(timestamps, own)
@@ -204,9 +200,9 @@ def _columns_of_writes(store_format: StoreFormat, keys: Sequence[bytes], writes:
 
 
 class Delta:
-    """A delta file, whole in memory or mapped, of which one record batch at a time is read; `where` names it in errors.
+    """A delta file in memory or mapped, read one record batch at a time; `where` names it in errors.
 
-    Raises DurableFileCorruptedError, from every method, where what is read is not a delta's.
+    Every method raises DurableFileCorruptedError for what is not a delta's.
     """
 
     def __init__(self, content: pa.Buffer, where: str) -> None:
@@ -229,7 +225,7 @@ class Delta:
                 str(name): LoggedStore(StoreFormat[logged["format"]], whole_number(logged["stream_time_ms"], -1))
                 for name, logged in metadata.get("stores", {}).items()
             }
-            """What it says of each store; a store that is not there is one that format 1 knew."""
+            """What it says of each store. Format 1 lists none."""
 
     def logged_store(self, store: str) -> LoggedStore:
         """Return what the delta says of a store that it has records of."""
@@ -242,17 +238,17 @@ class Delta:
                 yield batch.column("store")[0].as_py(), batch
 
     def verify(self) -> None:
-        """Read all there is."""
+        """Read and check the whole file."""
         for _ in self._batches():
             pass
 
     def changes(self, spec: StoreSpec, batch: pa.RecordBatch) -> Iterator[Change]:
-        """Yield what a batch changes in a store without versions, by key: RocksDB takes that in half the time."""
+        """Yield what a batch changes in a store without versions, sorted by key: RocksDB takes half the time then."""
         written_as = self.logged_store(spec.name).format
         if written_as is spec.format:
             columns = (batch.column(name) for name in ("value", "timestamp", "header_bytes"))
             keys, stored = layout_of(spec).physical_keys(batch.column("key")), join_stored_columns(written_as, *columns)
-            order = pc.sort_indices(keys)  # which leaves equal keys in their order
+            order = pc.sort_indices(keys)  # stable
             return zip(keys.take(order).to_pylist(), stored.take(order).to_pylist(), strict=True)
         return iter(restored_changes(spec, written_as, changelog_records(batch)))
 

@@ -1,7 +1,7 @@
-"""What a shard's batch came to, in figures. They are counted where things happen anyway, on the executor.
+"""What a shard did in a batch, in figures, counted on the executor.
 
-Each of these classes is used for one shard and for all shards of a batch together: every figure is a sum. Names that
-Kafka Streams has a metric for are that metric's, with `_` for `-`, and count one batch instead of all since the start.
+Each of these classes is used for one shard and for all shards of a batch together: every figure is a sum. A figure that
+Kafka Streams has a metric for has its name, with `_` for `-`, and counts one batch instead of all since the start.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ F = TypeVar("F", bound=tuple[float, ...])
 
 
 class StoreFigures(NamedTuple):
-    """What the changelog of a store has of a batch. Of several writes to a key that is most often the last one only."""
+    """What the changelog of a store has of a batch: of several writes to a key most often the last one only."""
 
     entries_put: int = 0
     entries_deleted: int = 0
     key_bytes: int = 0
     value_bytes: int = 0
     header_bytes: int = 0
-    """As KIP-1271 encodes headers; a delete has those of the record that it was done for."""
+    """As KIP-1271 encodes headers; a delete has the headers of the record that caused it."""
 
 
 class DeltaFigures(NamedTuple):
@@ -36,11 +36,11 @@ class DeltaFigures(NamedTuple):
 
 
 class RestoreFigures(NamedTuple):
-    """Local copies that were made anew, or were more than one version behind."""
+    """Local copies that were rebuilt, or were more than one version behind."""
 
     shards: int = 0
     restore_total: int = 0
-    """Entries of snapshots, where it is an estimate, and records of deltas."""
+    """Entries of snapshots, which are an estimate, and records of deltas."""
     size_bytes: int = 0
     """What was read of snapshots and deltas."""
     elapsed_ms: float = 0.0
@@ -63,11 +63,11 @@ class SnapshotFigures(NamedTuple):
     failed: int = 0
     """Attempts that went wrong since the last batch; a later batch tries again."""
     uploaded_bytes: int = 0
-    """Of those finished, without tables that they share with the one before."""
+    """Of those that finished, without tables that they share with the one before."""
     elapsed_ms: float = 0.0
-    """Of those finished, from beginning to end."""
+    """Of those that finished, from beginning to end."""
     overdue: int = 0
-    """Shards that have had no snapshot for `warn_after_deltas` deltas or more: they take space and time to restore."""
+    """Shards without a snapshot for `warn_after_deltas` deltas or more: they take space, and time to restore."""
 
 
 class UpgradeFigures(NamedTuple):
@@ -79,28 +79,20 @@ class UpgradeFigures(NamedTuple):
 
 
 class SizeFigures(NamedTuple):
-    """What a store of a shard holds after the batch; all are estimates that cost no reading.
+    """What a store of a shard holds after the batch, estimated without reading it.
 
     Entries that are overwritten count twice until RocksDB compacts them.
     """
 
     entries: int = 0
     size_bytes: int = 0
-    """Of compressed tables, and of write buffers, which take a MiB at a time; of stores in memory what they take."""
+    """Of compressed tables and of write buffers, which take a MiB at a time; of in-memory stores, their memory."""
     header_bytes: int = 0
-    """Of `size_bytes` the share that headers have of what this batch wrote; 0 if it wrote nothing."""
-
-    @classmethod
-    def of(cls, entries: int, committed_bytes: int, written: StoreFigures) -> SizeFigures:
-        """Return the size of a store that held so much before a batch that wrote `written`."""
-        written_bytes = written.key_bytes + written.value_bytes + written.header_bytes
-        size_bytes = committed_bytes + written_bytes
-        share = written.header_bytes / written_bytes if written_bytes else 0
-        return cls(entries, size_bytes, round(size_bytes * share))
+    """The same share of `size_bytes` that headers have of what this batch wrote; 0 if it wrote nothing."""
 
 
 def total(kind: Callable[..., F], figures: Iterable[F]) -> F:
-    """Return the sum of figures of one kind, that of none with zeros."""
+    """Return the sum of figures of one kind; zeros if there are none."""
     return kind(*map(sum, zip(kind(), *figures, strict=True)))
 
 
@@ -120,20 +112,20 @@ class CommitFigures:
 
 
 class Stopwatch:
-    """Measures one thing after the other. It runs from the moment that it is made."""
+    """Measures steps one after the other, from the moment that it is made."""
 
     def __init__(self) -> None:
         self._since_ns = time.perf_counter_ns()
 
     def lap_ms(self) -> float:
-        """Return the milliseconds since it was made, or since it was last asked, without pauses."""
+        """Return the milliseconds since it was made or last asked, without pauses."""
         now_ns = time.perf_counter_ns()
         elapsed_ns, self._since_ns = now_ns - self._since_ns, now_ns
         return elapsed_ns / 1e6
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Let time pass that is not counted."""
+        """Do not count the time that passes within."""
         began_ns = time.perf_counter_ns()
         try:
             yield

@@ -82,7 +82,7 @@ class Manifest:
                 raise SnapshotFormatError(where, found=fields["format"], known=MANIFEST_FORMAT)
             files = tuple(SnapshotFile(path_part(name), durable_file(file)) for name, *file in fields["files"])
             if _DATABASE not in {file.local_name for file in files}:
-                # RocksDB would take a directory without it for a new database.
+                # Without it RocksDB takes the directory for a new database.
                 raise ValueError(f"it has no file {_DATABASE}")
             base = fields["base"]
             return cls(

@@ -67,7 +67,7 @@ class DurableFile(NamedTuple):
 
 
 def durable_file(recorded: list[object]) -> DurableFile:
-    """Return what json.loads made of one. Raises ValueError or TypeError if it is not that."""
+    """Return the DurableFile that json.loads made a list of. Raises ValueError or TypeError if it is not one."""
     name, size_bytes, check = recorded
     return DurableFile(str(name), whole_number(size_bytes, 0), str(check))
 
@@ -88,22 +88,22 @@ class SnapshotRef(NamedTuple):
     delta: str
     """The name of the delta that made `version`."""
     since: int
-    """The version of the first pointer that had the snapshot: older pointers do without it."""
+    """The version of the first pointer that had the snapshot: older pointers do not need it."""
 
 
 @dataclass(frozen=True)
 class CommitPointer:
     """The committed state of one shard, and what it can be restored from.
 
-    `deltas`, applied in order to the second newest of `snapshots`, make `version`; with less than two snapshots they
-    begin at version 0, which is nothing. So there are two ways to restore: from the newest snapshot, and without it.
+    `deltas`, applied in order to the second newest of `snapshots`, make `version`; with fewer than two snapshots they
+    begin at version 0, which is empty. So there are two ways to restore: from the newest snapshot, and without it.
     Older snapshots are listed for as long as a pointer that Spark retains may need them.
 
     `skipped_records` counts the records that no serde could read, since the first start; `stream_time_ms` is the
-    highest timestamp seen, -1 before the first record. `store_times_ms` is the stream time of each segmented store,
-    which decides what has expired: a store that is not there was not written to yet. `punctuations` says
-    when each schedule of a processor is due next, and `processor_metadata` has the numbers that processors keep.
-    `earlier` is what the shards that this one was made of had seen beyond what it has seen itself.
+    highest timestamp seen, -1 before the first record. `store_times_ms` is the stream time of each segmented store
+    that was written to: it decides what has expired. `punctuations` says when each schedule of a processor is due
+    next, and `processor_metadata` has the numbers that processors keep. `earlier` is what the shards that this one was
+    made of had seen beyond what it has seen itself.
     """
 
     state_id: str
@@ -121,7 +121,7 @@ class CommitPointer:
 
     @property
     def seen(self) -> SeenTimes:
-        """The latest time that the shard, its stores and its processors have seen; of those that have seen one."""
+        """The latest time that the shard, its stores and its processors have seen, of each that has seen one."""
         times_ms = {Clock("store", name): time_ms for name, time_ms in self.store_times_ms.items()}
         for name, number in self.processor_metadata.items():
             if name.endswith(TIME_SUFFIX):
@@ -136,7 +136,7 @@ class CommitPointer:
 
     @property
     def chain(self) -> tuple[str, ...]:
-        """The deltas that made `base_version` and each version since; "" for version 0, which no delta made."""
+        """The names of the deltas that made `base_version` and each version since; "" for version 0."""
         base = "" if self.base_version == 0 else self.snapshots[-2].delta
         return (base, *(delta.name for delta in self.deltas))
 
@@ -151,10 +151,10 @@ class CommitPointer:
         return self.deltas[self.snapshots[-1].version - self.base_version :] if self.snapshots else self.deltas
 
     def needed_since(self, retained_versions: int, beside: int = 0) -> int:
-        """Return the version at and after which files are needed by one of this and the last `retained_versions`.
+        """Return the version from which on files are needed by this pointer or one of the last `retained_versions`.
 
-        Also by pointers of attempts that lost. Each has the snapshots of the pointer that it was opened at, which may
-        be of such an attempt in turn: `beside` is for how many versions before the oldest one that may be so.
+        That includes pointers of attempts that lost. Each has the snapshots of the pointer that it was opened at, which
+        may be of such an attempt in turn: `beside` is for how many versions before the oldest one that may be so.
         """
         known = [snapshot for snapshot in self.snapshots if snapshot.since < self.version - retained_versions - beside]
         return known[-2].version if len(known) > 1 else 0
@@ -178,7 +178,7 @@ class CommitPointer:
     def with_snapshot(
         self, version: int, manifest: DurableFile, delta: str, *, retained_versions: int
     ) -> CommitPointer:
-        """Return the pointer with one more snapshot, newer than all it has, and without what is needed no longer."""
+        """Return the pointer with one more snapshot, newer than all it has, and without those that none needs."""
         snapshots = (*self.snapshots, SnapshotRef(version, manifest, delta, self.version))
         begin = snapshots[-2].version if len(snapshots) > 1 else 0
         added = replace(self, snapshots=snapshots, deltas=self.deltas[begin - self.base_version :])
@@ -190,7 +190,7 @@ class CommitPointer:
         return json.dumps(self._record(), separators=(",", ":"))
 
     def read_back(self) -> CommitPointer:
-        """Return the pointer as the next batch will read it, or raise UnreadableCommitError: it would end the shard."""
+        """Return the pointer as the next batch will read it. Raises UnreadableCommitError if that could not."""
         field_name: str | None = None
         try:
             found = self.from_json(self.to_json())
@@ -234,11 +234,8 @@ class CommitPointer:
         try:
             found = json.loads(text)
             if found["format"] not in _READABLE_FORMATS:
-                raise CommitPointerError(
-                    where,
-                    f"has format {found['format']!r}, this release knows {POINTER_FORMAT}: it was written by another "
-                    "release of statestore, use that one",
-                )
+                known = f"this release knows {POINTER_FORMAT}: another release of statestore wrote it, use that one"
+                raise CommitPointerError(where, f"has format {found['format']!r}, {known}")
             pointer = cls(**{_ATTRIBUTES.get(name, name): _field(found, name) for name in _READ})
             _check(pointer)
         except MALFORMED as cause:

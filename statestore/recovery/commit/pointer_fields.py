@@ -22,14 +22,14 @@ from statestore.format.json_fields import whole_number
 MAX_NAMES: Final = 1_000
 """How many names a shard has room for: each batch reads and writes them all."""
 COUNT_PREFIX: Final = "#"
-"""What a name begins with whose number is a count of what the shard holds, and no time: rescaling leaves it out."""
+"""The prefix of names whose number counts what the shard holds and is no time: rescaling leaves it out."""
 _MAX_NAME_BYTES: Final = 249
-"""As a store's name, which Kafka Streams uses."""
+"""As for the name of a store."""
 _LOWEST: Final = -(2**63)
 
 
 def check_entry(name: Any, value: Any) -> None:
-    """Raise ValueError unless this is a name of 1 to 249 bytes of UTF-8, and a whole number of 64 bits, signed."""
+    """Raise ValueError unless `name` has 1 to 249 bytes of UTF-8, and `value` is a signed whole number of 64 bits."""
     if not isinstance(name, str) or not 0 < len(name.encode("utf-8")) <= _MAX_NAME_BYTES:
         raise ValueError(f"a name must have 1 to {_MAX_NAME_BYTES} bytes of UTF-8, not {str(name)[:20]!r}")
     try:
@@ -40,16 +40,16 @@ def check_entry(name: Any, value: Any) -> None:
 
 def processor_metadata_from_json(entries: Any) -> dict[str, int]:
     """Return what json.loads made of a shard's metadata. Raises ValueError, or AttributeError if it is no mapping."""
-    found: Mapping[str, int] = dict(entries.items())
+    found: dict[str, int] = dict(entries.items())
     if len(found) > MAX_NAMES:
         raise ValueError(f"{len(found)} names, a shard has room for {MAX_NAMES}")
     for name, value in found.items():
         check_entry(name, value)
-    return dict(found)
+    return found
 
 
 class RecordedPunctuation(NamedTuple):
-    """A schedule. A start of None was not asked for, a next time of None means that it was cancelled."""
+    """A schedule. A start of None: none was asked for. A next time of None: it was cancelled."""
 
     type: str
     interval_ms: int
@@ -63,14 +63,13 @@ RecordedPunctuations: TypeAlias = "Mapping[str, Sequence[RecordedPunctuation]]"
 
 def punctuations_from_json(fields: Any) -> dict[str, tuple[RecordedPunctuation, ...]]:
     """Return what json.loads made of it. Raises ValueError, which names the node, or AttributeError."""
-    return {str(node): _schedules(str(node), schedules) for node, schedules in fields.items()}
-
-
-def _schedules(node: str, schedules: Any) -> tuple[RecordedPunctuation, ...]:
-    try:
-        return tuple(_parse(*schedule) for schedule in schedules)
-    except (ValueError, TypeError) as cause:
-        raise ValueError(f"node {node!r}: {cause}") from cause
+    found = {}
+    for node, schedules in fields.items():
+        try:
+            found[str(node)] = tuple(_parse(*schedule) for schedule in schedules)
+        except (ValueError, TypeError) as cause:
+            raise ValueError(f"node {node!r}: {cause}") from cause
+    return found
 
 
 def _parse(type_name: Any, interval_ms: Any, start_ms: Any, next_ms: Any) -> RecordedPunctuation:
@@ -99,9 +98,9 @@ class BatchEnd:
 
 
 TIME_SUFFIX: Final = "-stream-time"
-"""What the name of processor metadata ends with that is the latest time which a node has seen."""
+"""The suffix of names of processor metadata whose number is the latest time that a node has seen."""
 MAX_EARLIER: Final = 16
-"""How many numbers of shards are known beside the present one."""
+"""How many earlier numbers of shards are kept."""
 _KINDS: Final = frozenset({"shard", "store", "processor"})
 
 
@@ -119,7 +118,7 @@ SeenTimes: TypeAlias = "Mapping[Clock, int]"
 
 
 class EarlierShards(NamedTuple):
-    """A number of shards that a state had before, and what each of them had seen, by its number then."""
+    """A number of shards that a state had before, and what each of them had seen, by its index then."""
 
     shards: int
     by: str
@@ -128,13 +127,13 @@ class EarlierShards(NamedTuple):
 
 
 def beyond(earlier: Iterable[EarlierShards], seen: SeenTimes) -> tuple[EarlierShards, ...]:
-    """Return what is known of earlier shards without what a shard that has `seen` so much has seen itself."""
+    """Return what earlier shards had seen beyond what a shard has `seen` itself."""
     left = [each._replace(seen=_left(each.seen, seen)) for each in earlier]
     return tuple(each for each in left if each.seen)
 
 
 def joined(earlier: Iterable[EarlierShards]) -> tuple[EarlierShards, ...]:
-    """Return what several know of earlier shards, one for each number of shards. Raises NewStateError if too many."""
+    """Merge what several shards know of earlier ones, by number of shards. Raises NewStateError for too many."""
     by_number: dict[tuple[int, str], dict[int, dict[Clock, int]]] = {}
     for shards, by, seen in earlier:
         for shard, times_ms in seen.items():
@@ -143,21 +142,30 @@ def joined(earlier: Iterable[EarlierShards]) -> tuple[EarlierShards, ...]:
                 known[clock] = max(known.get(clock, time_ms), time_ms)
     if len(by_number) > MAX_EARLIER:
         raise NewStateError(
-            f"its shards have not seen yet what they had seen with {len(by_number)} other numbers of shards, and "
-            f"{MAX_EARLIER} are kept: let the query run until all shards have seen the latest time, and stop it again"
+            f"its shards still lag behind what they had seen with {len(by_number)} other numbers of shards, and "
+            f"{MAX_EARLIER} are kept: let the query run until all shards have seen the latest time, then stop it"
         )
     return tuple(EarlierShards(*number, by_number[number]) for number in sorted(by_number))
 
 
 def earlier_to_json(earlier: Iterable[EarlierShards]) -> list[dict[str, Any]]:
     """Return what `earlier_from_json` takes."""
-    return [{"shards": shards, "by": by, "seen": _to_json(seen)} for shards, by, seen in earlier]
+    return [
+        {
+            "shards": shards,
+            "by": by,
+            "seen": {
+                str(shard): [[*clock, time_ms] for clock, time_ms in times.items()] for shard, times in seen.items()
+            },
+        }
+        for shards, by, seen in earlier
+    ]
 
 
 def earlier_from_json(recorded: Any) -> tuple[EarlierShards, ...]:
     """Return what json.loads made of it. Raises ValueError, TypeError, KeyError or AttributeError if it is not that."""
     if not isinstance(recorded, list) or len(recorded) > MAX_EARLIER:
-        raise ValueError(f"what earlier shards had seen is a list of {MAX_EARLIER} numbers of shards at most")
+        raise ValueError(f"not a list of at most {MAX_EARLIER} earlier numbers of shards")
     return tuple(_earlier_of(fields) for fields in recorded)
 
 
@@ -174,12 +182,8 @@ def _earlier_of(fields: Any) -> EarlierShards:
 def _seen_of(recorded: Any) -> tuple[Clock, int]:
     kind, name, time_ms = recorded
     if kind not in _KINDS or not isinstance(name, str):
-        raise ValueError(f"{kind!r} of name {name!r} is no clock")
+        raise ValueError(f"{kind!r} with the name {name!r} is not a clock")
     return Clock(kind, name), whole_number(time_ms, 0)
-
-
-def _to_json(seen: Mapping[int, SeenTimes]) -> dict[str, list[list[Any]]]:
-    return {str(shard): [[*clock, time_ms] for clock, time_ms in times.items()] for shard, times in seen.items()}
 
 
 def _left(earlier: Mapping[int, SeenTimes], seen: SeenTimes) -> dict[int, SeenTimes]:

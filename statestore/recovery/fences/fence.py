@@ -1,9 +1,9 @@
 """Fences: which run of a query may write to a shard, and what it went on from.
 
 A run is one start of a query. Before it first writes to a shard it leaves a fence there, one epoch above the last: the
-run with the highest fence is the one that goes on, every other one stops at its next commit. So a driver that was given
-up and its executors, a query that was started twice from one checkpoint, and a second operator on the same location
-are found out. None of them can do harm before that: what an attempt writes has a name of its own.
+run with the highest fence goes on, every other one stops at its next commit. That stops a driver that was given up and
+its executors, a query that was started twice from one checkpoint, and a second operator on the same location. None of
+them can do harm before: each attempt writes under names of its own.
 
 A fence also names the delta that its run went on from, see `history`.
 """
@@ -31,25 +31,25 @@ class Fence(NamedTuple):
     from_version: int | None
     """None if the fence can't be read."""
     host: str = "an unknown host"
-    """Where it was written, for the operator."""
+    """Where it was written, for people."""
     time_ms: int = 0
-    """When it was written, for the operator: nothing depends on it."""
+    """When it was written, for people: nothing depends on it."""
     retained_versions: int | None = None
     """How many versions before the last one the run keeps; None if it is not recorded."""
     head: str | None = None
     """The delta that the run went on from, "" for version 0; None if it is not recorded, or the fence can't be read."""
     went_back: bool | None = None
-    """Whether it has given up what was known to be committed; None if it is not recorded, or can't be read."""
+    """Whether it gave up what was known to be committed; None if it is not recorded, or can't be read."""
 
     @property
     def head_epoch(self) -> int | None:
-        """The epoch that made `head`; None if there is no such delta, or none recorded."""
+        """The epoch that made `head`; None if there is no such delta, or it is not recorded."""
         written = parse_delta_name(self.head or "")
         return None if written is None else written.epoch
 
     @property
     def gives_up(self) -> bool:
-        """Whether what went on from the same version before is given up; assumed of fences that do not record it."""
+        """Whether it gave up earlier runs that went on from its version; assumed of fences that do not record it."""
         return self.from_version is not None and self.went_back is not False
 
     def describe(self) -> str:
@@ -63,14 +63,11 @@ class Fence(NamedTuple):
 def read_fences(location: DurableLocation, names: Iterable[str], known: dict[str, Fence] | None = None) -> list[Fence]:
     """Return the fences among the names, lowest epoch first; `known` has those read before, and gets the others."""
     fences = {} if known is None else known
-    found = []
-    for name in names:
-        parsed = parse_fence_name(name)
-        if parsed is not None:
-            if name not in fences:
-                fences[name] = _read_fence(location, name, parsed)
-            found.append(fences[name])
-    return sorted(found)
+    parsed = {name: found for name in names if (found := parse_fence_name(name)) is not None}
+    for name, found in parsed.items():
+        if name not in fences:
+            fences[name] = _read_fence(location, name, found)
+    return sorted(fences[name] for name in parsed)
 
 
 def _read_fence(location: DurableLocation, name: str, parsed: FenceName) -> Fence:
@@ -90,7 +87,7 @@ def _read_fence(location: DurableLocation, name: str, parsed: FenceName) -> Fenc
             raise ValueError(f"{went_back!r} does not say whether it went back")
         return fence._replace(head=head, went_back=went_back)
     except (*MALFORMED, DurableFileCorruptedError):
-        # It still fences. What it gave up is not known, so nothing is: a stale checkpoint must not pass for current.
+        # It still fences, but does not tell what it gave up: a stale checkpoint must not pass for current.
         return Fence(*parsed, None)
 
 

@@ -1,15 +1,16 @@
 """Lines of history: which run made which version of a shard.
 
-Each run went on from one delta, which its fence names, and made all versions after that by itself. So from a run one
-can walk back, from fence to fence, and has one owner for each version: the line that the run stands on. Whatever other
-runs made of a version was given up, by whoever went on without it.
+Each run went on from one delta, which its fence names, and made all versions after that by itself. So the walk back
+from a run, from fence to fence, gives one owner for each version: the line that the run stands on. What other runs made
+of these versions was given up.
 
 The walk ends early at a fence that is gone, can't be read, or was written by a release that did not record its delta.
-What is older is judged by versions: given up is what any later run did not go on from, and nothing else.
+Older versions are judged by their numbers: only what a later run did not go on from was given up.
 
-Known to be committed is what a run went on from, and version n + 1 by a delta of version n + 2, which was built on it.
+A version is known to be committed if a run went on from it, or if there is a delta of the version after next on it:
+version n + 1 by a delta of version n + 2.
 
-Two runs that enter at once may leave a fence of one epoch, of which at most one writes. The names of its deltas say
+Two runs that enter at once may leave fences of one epoch, of which at most one writes. The names of its deltas say
 which; the other one has made nothing, and shows only that what it went on from was committed.
 """
 
@@ -32,24 +33,24 @@ class Behind(NamedTuple):
 
 
 class Abandoned(NamedTuple):
-    """A pointer is not on the line that went on; `since` is the last version that both have, `by` gave it up."""
+    """A pointer is not on the line that went on; `since` is the last version that both share, `by` gave it up."""
 
     since: int
     by: Fence | None
-    """None if no fence that is left says it."""
+    """None if no remaining fence tells."""
 
 
 class Line:
-    """The history that one run stands on: a fence for each run that has part in it, newest first, as far as known."""
+    """The history that one run stands on: a fence for each run in it, newest first, as far as known."""
 
     def __init__(
         self, fences: Sequence[Fence], open_at: int | None, earlier: Sequence[Fence], *, has_made: bool = True
     ) -> None:
         self.fences = fences
         self.has_made = has_made
-        """Whether the run may have made versions of its own; if not, those of its epoch are another one's."""
+        """Whether the run may have made versions of its own; if not, those of its epoch are another run's."""
         self.open_at = open_at
-        """Of what is older than the fences say, the highest epoch that can have made it; None if nothing is older."""
+        """The highest epoch that can have made what is older than the fences tell; None if nothing is older."""
         self._earlier = earlier
 
     @property
@@ -58,7 +59,7 @@ class Line:
         return {_begin(fence) for fence in (*self.fences, *self._earlier)}
 
     def holds(self, written: Written) -> bool:
-        """Return whether the line has what a run of this epoch made of this version, as far as can be told."""
+        """Return whether this version of this epoch is on the line, as far as is known."""
         if written.version == 0:
             return True
         for fence in self.fences:
@@ -77,7 +78,7 @@ class Line:
         return Written(newest, next(makers, versions.get(newest, EPOCH_BEFORE_FENCES)))
 
     def last_shared_version(self, other: Line, version: int) -> int:
-        """Return the last version up to `version`, which this line has, that the other one has from the same run."""
+        """Return the last version up to `version`, which this line has, that both lines have from the same run."""
         newest = version
         makers = [(fence.epoch, _begin(fence)) for fence in self.fences]
         for epoch, begin in [*makers, (self.open_at or EPOCH_BEFORE_FENCES, 0)]:

@@ -1,12 +1,12 @@
 """How a run enters a shard, and how it learns that it may not go on.
 
-It enters before its first commit there: it asks whether its pointer may be gone on from, leaves its fence, and asks
-again, of a listing that was made after the fence was there. From then on each commit makes one listing.
+It enters before its first commit there: it checks whether it may go on from its pointer, leaves its fence, and checks
+again with a listing made after the fence was there. From then on each commit makes one listing.
 
-Who goes back, to a version behind what was committed or on a line that was given up, needs files that a garbage
-collection may have removed, or be about to. Nothing in a location can be compared and set. So whoever collects first
-announces it and then looks for fences of later runs; whoever enters first leaves its fence and then looks for
-announcements and for the files. Whichever of both comes second sees the other, and stops.
+A run that goes back, to a version behind what was committed or on a line that was given up, needs files that a garbage
+collection may have removed, or be about to. No location can compare and set. So a collector announces the collection
+and then looks for fences of later runs; a run that enters leaves its fence and then looks for announcements and for the
+files. Whichever comes second sees the other, and stops.
 """
 
 from __future__ import annotations
@@ -72,11 +72,10 @@ class RunFences:
         epoch, names = self._enter(pointer, head, known)
         found = max((written for written in _deltas(names) if written.epoch == epoch), default=head)
         if found.version > pointer.version + 1:
-            raise AttemptOutdatedError(
-                str(self.location), shard=pointer.shard, version=pointer.version, found=found.version
-            )
+            where, shard = str(self.location), pointer.shard
+            raise AttemptOutdatedError(where, shard=shard, version=pointer.version, found=found.version)
         if head.epoch != epoch:
-            # Nothing of its own is committed yet. What was there before its fence may have been written meanwhile.
+            # It has committed nothing itself yet, and others may have written before its fence was there.
             self._check_entry(pointer, head, names, known, epoch)
         return epoch
 
@@ -96,8 +95,8 @@ class RunFences:
             else:
                 newest = read_fences(self.location, names)[-1]
                 refusal = RunFencedError(str(self.location), shard=pointer.shard, run=self.run, by=newest.describe())
-                # Of two runs that took one epoch this may be the one to take another, and its other attempt has: so it
-                # looks once more, when all is there to refuse at once.
+                # Two runs may have taken one epoch, and another attempt of this run a later one: so it looks once more
+                # before it raises.
             names = self._names(pointer)
 
     def _names(self, pointer: CommitPointer) -> list[str]:
@@ -111,28 +110,20 @@ class RunFences:
             refuse_dropped(self.location, metadata, self.stores)
         fences = _fence_names(names)
         if fences and fences[-1].epoch >= MAX_EPOCH:
-            # A name with more digits would not be known for a fence, and so fence nobody.
+            # A name with more digits is not recognised as a fence, and would fence nobody.
             raise LocationError(
                 str(self.location),
-                f"{fence_name(pointer.shard, fences[-1])} has the last epoch that there is, so no run can take over "
-                "from it. Epochs are counted one by one, so this is no fence of ours: see who has put it there, and "
-                "remove it",
+                f"{fence_name(pointer.shard, fences[-1])} has the highest possible epoch, so no run can take over from "
+                "it. Epochs are counted one by one, so statestore did not write it: find out who did, and remove it",
             )
         epoch = fences[-1].epoch + 1 if fences else 1
         went_back = self._check_entry(pointer, head, names, known, epoch)
         if went_back:
             text = "%s: shard %d goes back to version %d, as accept_older_checkpoint says; what others have is given up"
             _LOG.warning(text, self.location, pointer.shard, pointer.version)
-        fence = Fence(
-            epoch,
-            self.run,
-            pointer.version,
-            socket.gethostname(),
-            time.time_ns() // 1_000_000,
-            self.retained_versions,
-            pointer.head,
-            went_back,
-        )
+        host, now_ms = socket.gethostname(), time.time_ns() // 1_000_000
+        retained, head_name = self.retained_versions, pointer.head
+        fence = Fence(epoch, self.run, pointer.version, host, now_ms, retained, head_name, went_back)
         write_fence(self.location, pointer.shard, fence)
         return epoch
 
@@ -148,26 +139,25 @@ class RunFences:
         if judgement is None:
             return False
         if not self.accept_older_checkpoint:
+            shard, version = pointer.shard, pointer.version
             if isinstance(judgement, Behind):
-                by, since, found = histories.fence(judgement.epoch), pointer.version, judgement.version
+                by, since, found = histories.fence(judgement.epoch), version, judgement.version
             else:
                 by, since, found = judgement.by, judgement.since, None
-            who, shard, version = "another run" if by is None else by.describe(), pointer.shard, pointer.version
-            raise CheckpointBehindError(
-                str(self.location), shard=shard, version=version, since=since, by=who, found=found
-            )
+            who, where = "another run" if by is None else by.describe(), str(self.location)
+            raise CheckpointBehindError(where, shard=shard, version=version, since=since, by=who, found=found)
         check_needed_files(self.location, pointer, names)
         return True
 
 
 def head_of(pointer: CommitPointer) -> Written:
-    """Return the version of a pointer and the epoch that made it: 0 if nobody has, or it was before there were any."""
+    """Return the version of a pointer and the epoch that made it: 0 for version 0, or before there were fences."""
     made = parse_delta_name(pointer.head)
     return Written(pointer.version, 0 if made is None else made.epoch)
 
 
 def _origin(pointer: CommitPointer, epoch: int) -> str | None:
-    """Return the delta that the run of this epoch went on from; None if the pointer's deltas begin after that."""
+    """Return the delta that the run of this epoch went on from; None if the pointer's chain begins later."""
     for name in reversed(pointer.chain):
         written = parse_delta_name(name)
         if written is None or written.epoch != epoch:
@@ -180,7 +170,7 @@ def _fence_names(names: list[str]) -> list[FenceName]:
 
 
 def _is_shared(names: list[str], epoch: int, run: str) -> bool:
-    """Return whether another run took the epoch at once, and comes before by name: deltas have only the epoch."""
+    """Return whether another run took the same epoch and sorts before this one: deltas name only the epoch."""
     fences = _fence_names(names)
     return len(fences) > 1 and fences[-1] == FenceName(epoch, run) and fences[-2].epoch == epoch
 
@@ -190,12 +180,11 @@ def _deltas(names: Iterable[str]) -> list[Written]:
 
 
 def check_needed_files(location: DurableLocation, pointer: CommitPointer, names: Iterable[str]) -> None:
-    """Raise VersionCollectedError unless all that the pointer needs is there, and `names` announce no removal."""
+    """Raise VersionCollectedError unless all that the pointer needs is there and `names` announce no removal of it."""
 
     def refuse(file: str, announced: str | None = None) -> VersionCollectedError:
-        return VersionCollectedError(
-            str(location), shard=pointer.shard, version=pointer.version, file=file, announced=announced
-        )
+        shard, version = pointer.shard, pointer.version
+        return VersionCollectedError(str(location), shard=shard, version=version, file=file, announced=announced)
 
     announced = [(name, up_to) for name in names if (up_to := parse_collection_name(name)) is not None]
     needed: list[DurableFile] = list(pointer.deltas)

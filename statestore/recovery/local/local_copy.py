@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase, list_families
@@ -50,13 +50,12 @@ from statestore.recovery.restore.restore import (
 
 _LOG = logging.getLogger(__name__)
 _MAX_COPIES = 16
-_NO_FILES = ""
-"""The checksum that no directory has."""
+_NO_FILES = ""  # the checksum of no directory
 
 
 @dataclass
 class LocalCopy:
-    """An open copy of a shard, for one task; `stores` are at the version of its pointer once it is handed out."""
+    """An open copy of a shard, for one task. Its stores are at the version of the pointer once it is handed out."""
 
     path: Path
     database: RocksDBDatabase
@@ -66,9 +65,9 @@ class LocalCopy:
     restoring: RestoreProgress | None = None
     """The restore that is going on, if the copy was made anew or is far behind."""
     restored_from: Manifest | None = None
-    """The snapshot that it was made of, if it was made just now."""
+    """The snapshot that it was just made of, if any."""
     exact: bool = True
-    """Whether it held, when it was opened, nothing after the deltas that it holds for certain."""
+    """Whether it held nothing beyond its `applied` deltas when it was opened."""
     intent: LocalMarker | None = None
     """What its marker says until it is closed; None if nothing is applied to it and it is not upgraded."""
 
@@ -81,7 +80,7 @@ class LocalCopy:
         """Make `path`, which must not exist, a database with all that the copy holds. Raises LocalDiskFullError."""
         self.database.checkpoint(path)
         if self.intent is not None and self.intent.applying is not None:
-            # All that was applied is on the disk now, and a kill before the copy is closed costs no rebuild.
+            # All that was applied is on the disk now, so a kill before the copy is closed costs no rebuild.
             self.intent = self.intent._replace(
                 delta=self.intent.applying, files=files_digest(self.path), repeatable=not self.is_upgrading
             )
@@ -123,8 +122,7 @@ def open_local_copy(
             try:
                 copy = _open_on_chain(opening, path)
             except LocalStateLockedError:
-                # Held by this very process: a copy that was discarded while it was still open.
-                continue
+                continue  # this process still has it open, though it was discarded
             usable = False
             try:
                 _catch_up(opening, copy)
@@ -133,7 +131,7 @@ def open_local_copy(
             except LocalStateCorruptedError:
                 usable = False
                 if copy.restored_from is not None:
-                    # What the checksums did not show. The next attempt takes another way.
+                    # The checksums did not show it. The next attempt restores in another way.
                     note_damaged_snapshot(shard_dir, copy.restored_from.name)
                 raise
             finally:
@@ -160,7 +158,7 @@ def _open_on_chain(opening: _Opening, path: Path) -> LocalCopy:
                     copy.restoring = opening.restoring(pointer.base_version + applied)
                 return copy
         except StoreFormatError as unfinished:
-            # A store was given its next format before the upgrade to this one was through.
+            # A store was given its next format before the upgrade to this one was finished.
             _LOG.info("shard %d: rebuilding the local copy: %s", pointer.shard, unfinished)
         except LocalStateCorruptedError as damage:
             _LOG.warning("shard %d: rebuilding the local copy: %s", pointer.shard, damage)
@@ -170,7 +168,7 @@ def _open_on_chain(opening: _Opening, path: Path) -> LocalCopy:
 
 
 def _rebuild(opening: _Opening, path: Path, progress: RestoreProgress | None) -> LocalCopy:
-    """Make a copy in `path` in the first of the ways to restore that works; there is no marker in it then."""
+    """Make a copy in `path` in the first of the ways to restore that works, without a marker yet."""
     pointer = opening.pointer
     ways = ways_to_restore(pointer, damaged_snapshots(path.parent))
     for snapshot in ways:
@@ -205,8 +203,8 @@ def _copy_of(
     with _closed_on_failure(database):
         _drop_strangers(database, stores)
         for spec in stores:
-            # A store may have been given its next format before the upgrade to this one was through. No marker says
-            # yet that anything is here, so a crash in the middle costs no entry.
+            # A store may have been given its next format before the upgrade to this one was finished. There is no
+            # marker yet, so a crash in the middle costs no entry.
             finish_older_upgrades(database, spec, partial(column_family, spec), spec.name)
         database.flush()
         copy = LocalCopy(path, database, _open_stores(database, stores), 0, progress)
@@ -232,7 +230,7 @@ def _closed_on_failure(database: RocksDBDatabase) -> Iterator[None]:
 
 
 def _holds_all(families: Sequence[str], stores: Sequence[StoreSpec]) -> bool:
-    """Return whether a copy that has these families holds all stores, in their format or one to upgrade from."""
+    """Return whether a copy with these families holds all stores, in their format or one to upgrade from."""
     return all(
         any(column_family(spec, known) in families for known in (spec.format, *older_formats(spec.kind, spec.format)))
         for spec in stores
@@ -240,7 +238,7 @@ def _holds_all(families: Sequence[str], stores: Sequence[StoreSpec]) -> bool:
 
 
 def _drop_strangers(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> None:
-    """Drop the families of stores that are no longer kept here: they miss what is committed from now on."""
+    """Drop the families of other stores: they miss what is committed from now on."""
     names = {spec.name for spec in stores}
     for family in database.families:
         if family != DEFAULT_FAMILY and family.partition(":")[0] not in names:
@@ -248,7 +246,7 @@ def _drop_strangers(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> N
 
 
 def _usable_marker(path: Path, pointer: CommitPointer, stores: Sequence[StoreSpec]) -> LocalMarker | None:
-    """Return what the copy at `path` holds, None if it is of no use; from now on its marker says nothing of files."""
+    """Return what the copy at `path` holds, None if it can't be used. Takes the checksum of files out of its marker."""
     try:
         marker = read_marker(path)
         if marker is None or (marker.state_id, marker.shard) != (pointer.state_id, pointer.shard):
@@ -264,7 +262,7 @@ def _usable_marker(path: Path, pointer: CommitPointer, stores: Sequence[StoreSpe
     applied = marker.count_applied(pointer.chain)
     if applied is None:
         return None
-    # Asked before it is opened, which makes the families that are missing.
+    # Before it is opened, which makes the families that are missing.
     if pointer.base_version + applied > 0 and not _holds_all(families, stores):
         _LOG.info("shard %d: rebuilding the local copy: it was made without some of the stores", pointer.shard)
         return None
@@ -299,9 +297,9 @@ def _catch_up(opening: _Opening, copy: LocalCopy) -> None:
 
 
 def _close(opening: _Opening, database: RocksDBDatabase, path: Path, *, usable: bool) -> None:
-    """Close a copy, and mark it, if usable. Damage or a full disk costs the copy: the batch is in its delta."""
+    """Close a copy, and mark it if it is usable. Damage or a full disk costs the copy: the batch is in its delta."""
     try:
-        # A batch opens the database and closes it again: unless it waits, no compaction ever ends.
+        # Each batch opens and closes the database: unless one waits, no compaction ever ends.
         database.close(compacted=usable)
         if usable:
             pointer, stores = opening.pointer, tuple(opening.stores)
@@ -313,21 +311,15 @@ def _close(opening: _Opening, database: RocksDBDatabase, path: Path, *, usable: 
 
 
 _IMAGE_BYTES: Final = 4_096
-"""What an image takes beside its entries, so that empty ones don't pile up without end."""
+"""What an image takes beside its entries: with it, empty images don't pile up without end."""
 
 
-@dataclass(frozen=True)
-class MemoryImage:
+class MemoryImage(NamedTuple):
     """The in-memory stores of a shard at the version that the delta `head` made."""
 
     stores: tuple[StoreSpec, ...]
     head: str
     database: MemoryDatabase
-
-    @property
-    def held_bytes(self) -> int:
-        """About how much memory it takes."""
-        return self.database.held_bytes + _IMAGE_BYTES
 
 
 _images: OrderedDict[tuple[str, int], MemoryImage] = OrderedDict()
@@ -352,7 +344,7 @@ def open_memory_image(
 ) -> Iterator[dict[str, CommittedStore]]:
     """Hand out the in-memory stores of the shard at exactly the version of `pointer`, of `image` or else `copied`.
 
-    Kept are the last used images that the memory budget of `local` has room for, always the last one of all.
+    Keeps the last used images that the memory budget of `local` has room for, and always the last one.
     """
     database = MemoryDatabase([spec.name for spec in stores]) if image is None else image.database
     committed = {spec.name: CommittedStore(spec, database.family(spec.name)) for spec in stores}
@@ -368,7 +360,7 @@ def open_memory_image(
     finally:
         # A batch that fails has written to its write sets only: the image still is that version.
         _images[pointer.state_id, pointer.shard] = MemoryImage(tuple(stores), pointer.head, database)
-        kept = sum(image.held_bytes for image in _images.values())
+        kept = sum(image.database.held_bytes + _IMAGE_BYTES for image in _images.values())
         while kept > local.memory.kept_images_bytes and len(_images) > 1:
             _, evicted = _images.popitem(last=False)
-            kept -= evicted.held_bytes
+            kept -= evicted.database.held_bytes + _IMAGE_BYTES

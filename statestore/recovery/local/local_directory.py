@@ -1,7 +1,6 @@
 """Where a machine keeps the local copies of shards, and how the databases in there are opened.
 
-The seam for everything that is not the durable location: who wants other databases or another place hands out a
-subclass.
+The seam for everything that is not the durable location: a subclass can open other databases, or in another place.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ class RunningThread(Protocol):
 class LocalDirectory:
     """A directory on each machine that runs tasks, which may be lost at any time. Picklable.
 
-    `path` of None is one directory per user, which nobody else may read, in the temporary directory of the machine that
-    it is asked for on. What is made below either of them is for the user alone too; a given one stays as it is.
-    `memory` is what the state on one executor may take; None is the default budget, for one task at a time.
+    `path` of None is one directory per user, which nobody else may read, in the temporary directory of each machine.
+    What is made below either of them is for the user alone too; a given one stays as it is. `memory` is what the state
+    on one executor may take; None is the default budget, for one task at a time.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, memory: MemoryBudget | None = None) -> None:
@@ -54,7 +53,7 @@ class LocalDirectory:
     def of(
         cls, local_dir: str | os.PathLike[str] | LocalDirectory | None, memory: MemoryBudget | None = None
     ) -> LocalDirectory:
-        """Return what is given, if that is a path or None as a directory there, with that budget."""
+        """Return `local_dir` as a LocalDirectory; a path or None gets the budget `memory`."""
         return local_dir if isinstance(local_dir, LocalDirectory) else cls(local_dir, memory=memory)
 
     def shard(self, state_id: str, shard: int) -> Path:
@@ -66,7 +65,7 @@ class LocalDirectory:
         return RocksDBDatabase(str(path), families, memory=self.memory.database)
 
     def spill_space(self, path: Path) -> SpillSpace:
-        """Return the directory at `path` for what a batch can't hold in memory. The caller has it for itself."""
+        """Return the directory at `path` for what a batch can't hold in memory. No other batch may use it."""
         return SpillSpace(path, self.memory)
 
     def unreadable_tables(self, tables: Sequence[Path], scratch: Path) -> list[str]:
@@ -75,32 +74,29 @@ class LocalDirectory:
 
     def start_thread(self, name: str, run: Callable[[], None]) -> RunningThread:
         """Have `run` done beside the batches of this process. Raises RuntimeError if there is no thread to be had."""
-        # No daemon: one that is in the middle of a call when Python ends brings the process down.
+        # No daemon: one that is in the middle of a call when Python ends crashes the process.
         thread = threading.Thread(target=run, name=name)
         thread.start()
         return thread
 
 
 def make_shard_directory(path: Path) -> None:
-    """Make the directory of a shard and its state's, or close them to other users. Raises OSError.
-
-    Whoever may get to what stands above them does not get to the state.
-    """
-    # Given by the user, who may want it to be otherwise: as the umask says.
+    """Make the directories of a shard and of its state for the user alone, or close them to others. Raises OSError."""
+    # The user gives the directory above them, which is made as the umask says.
     path.parent.parent.mkdir(parents=True, exist_ok=True)
     for directory in (path.parent, path):
         found = _make_private(directory)
         if not stat.S_ISDIR(found.st_mode):
-            # A link, which the user has put there, as it may lead to another disk: to a directory, or this fails.
+            # The user may have put a link to a directory there, for another disk; this fails for anything else.
             directory.mkdir(exist_ok=True)
 
 
 def discard(path: Path) -> None:
-    """Remove a directory, if it is there. Its name is free at once, and whoever has it open keeps its files."""
+    """Remove a directory, if it is there. Its name is free at once; a process that has it open keeps its files."""
     with suppress(FileNotFoundError):
         os.rename(path, path.with_name(f"{path.name}.discarded-{uuid.uuid4().hex}"))
     for discarded in path.parent.glob(f"{path.name}.discarded-*"):
-        # Also those of a process that was killed before it was through.
+        # Also those of a process that was killed meanwhile.
         shutil.rmtree(discarded, ignore_errors=True)
 
 
@@ -117,7 +113,7 @@ def _make_private(path: str | os.PathLike[str]) -> os.stat_result:
 
 
 def private_directory() -> str:
-    """Return the user's directory in the temporary one: anybody can make it first. Raises LocalDirectoryError."""
+    """Return the user's directory in the temporary one. Raises LocalDirectoryError if another user has made it."""
     path = os.path.join(tempfile.gettempdir(), f"statestore-{os.getuid()}")
     try:
         found = _make_private(path)
@@ -130,15 +126,14 @@ def private_directory() -> str:
     return path
 
 
-_locks: set[FileLock] = set()
-"""The locks of this process."""
+_locks: set[FileLock] = set()  # of this process
 
 
 class FileLock:
-    """An exclusive lock on a file (flock), of this object, not of a thread; a process that dies gives it back.
+    """An exclusive lock on a file (flock), held by this object, not by a thread; it ends with the process.
 
     A fork has the open file, and with it the lock, for as long as it lives. So a child closes it right after the fork,
-    and a parent unlocks before it closes: not every fork is one that Python sees.
+    and a parent unlocks before it closes, as Python does not see every fork.
     """
 
     def __init__(self, path: Path) -> None:
@@ -160,7 +155,7 @@ class FileLock:
         return True
 
     def release(self) -> None:
-        """Give the lock back; harmless without it, also in a process that was forked from the one that has it."""
+        """Release the lock; harmless without it, also in a process that was forked from the one that has it."""
         if self._file is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
             self._close()

@@ -9,18 +9,18 @@ the last of them.
 `files` is a checksum of what the directory held when `delta` was the last delta in it: names and sizes of all files,
 and the content of those that say which tables there are. Null says nothing of the files.
 
-- Without `applying` the database was closed then. RocksDB takes a list of tables that is cut for one that was never
-  finished, and opens without the tables that are missing in it: other files are damage.
+- Without `applying` the database was closed then, and other files are damage. RocksDB does not see it: it takes a
+  list of tables that was cut for an unfinished one, and opens without the tables that are missing in it.
 - With `applying`, the same files mean that nothing of what was to be applied reached the disk: the copy is at `delta`.
   Other files mean that it holds an unknown part of what comes after `delta`, up to `applying`. If that is `repeatable`,
-  applying it again gives what applying it once gives, and the copy is good for every chain that both deltas are on. If
-  not, the copy is of no use: versions that are put again may meet segments that have expired since, and an upgrade
-  moves entries, of which the half that deletes may be on the disk alone.
+  applying it again gives the same as applying it once, and the copy is good for every chain with both deltas on it. If
+  not, the copy can't be used: versions that are put again may meet segments that have expired since, and of an entry
+  that an upgrade moved, only the delete may be on the disk.
 
-The intent is on the disk before the database is touched, the outcome is written after the database was flushed and
-closed. Column families are flushed one after the other, so no marker within the database could say as much.
+The intent is on the disk before the database is touched; the outcome is written after the database was flushed and
+closed. Column families are flushed one after the other, so no marker within the database could tell.
 
-`stores` says what is in it, for tools: a family's name does not tell a store's kind. Older releases did not write it,
+`stores` says what is in it, for tools: a family's name does not tell a store's kind. Older releases wrote neither it
 nor `repeatable`, which is false then.
 """
 
@@ -59,7 +59,7 @@ class LocalMarker(NamedTuple):
     repeatable: bool = False
 
     def judge_files(self, files: str) -> LocalMarker:
-        """Return what the marker says of a copy whose directory holds `files`. Raises FormatError if it is damaged."""
+        """Return what the marker means for a copy whose files are `files`. Raises FormatError if they are damaged."""
         if self.applying is not None and self.files == files:
             return self._replace(applying=None)
         if self.applying is None and self.files not in (None, files):
@@ -67,9 +67,9 @@ class LocalMarker(NamedTuple):
         return self
 
     def count_applied(self, chain: Sequence[str]) -> int | None:
-        """Return how many deltas of `chain`, which begins with the one before them, the copy is sure to hold.
+        """Return how many deltas of `chain`, after its first name, the copy holds for certain.
 
-        None if it holds anything that is not on it, or what can't be applied again.
+        None if it holds anything that is not on the chain, or that can't be applied again.
         """
         if self.delta not in chain:
             return None
@@ -81,8 +81,8 @@ class LocalMarker(NamedTuple):
 def files_digest(copy: Path) -> str:
     """Return a checksum of what a database's directory holds; of tables it takes names and sizes.
 
-    That of an open database is taken before anything is applied to it: no list of tables that has any of that in it can
-    have the same checksum, whatever compactions do meanwhile.
+    For an open database, take it before anything is applied: any list of tables that includes some of that differs,
+    whatever compactions do meanwhile.
     """
     hashed = new_digest()
     for path in sorted(copy.iterdir()):
@@ -130,7 +130,7 @@ def write_marker(copy: Path, marker: LocalMarker, *, durably: bool) -> None:
 
 
 def note_damage(copy: Path) -> None:
-    """Have a copy rebuilt when it is opened the next time; it may be in use meanwhile."""
+    """Have a copy rebuilt when it is opened next; it may be in use meanwhile."""
     (copy / _DAMAGED).touch()
 
 

@@ -41,13 +41,13 @@ def is_partial(name: str) -> bool:
 
 
 class LocalDisk:
-    """Operations on local files, which a harness can override; what is not synced may be lost with the power."""
+    """Operations on local files, which a test can override; what is not synced may be lost with the power."""
 
     def __init__(self) -> None:
         self._durable_directories: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Where it is unpickled may be another machine.
+        # It may be unpickled on another machine.
         return {**self.__dict__, "_durable_directories": set()}
 
     def make_directory(self, path: str) -> None:
@@ -63,11 +63,11 @@ class LocalDisk:
         return open(path, "xb")
 
     def append(self, file: BinaryIO, data: bytes | pa.Buffer) -> None:
-        """Write all of `data` to the end of a file that `create` gave."""
+        """Write all of `data` to the end of a file that `create` returned."""
         file.write(memoryview(data))
 
     def sync_file(self, file: BinaryIO) -> None:
-        """Force to disk what was written to a file that `create` gave."""
+        """Force to disk what was written to a file that `create` returned."""
         file.flush()
         os.fsync(file.fileno())
 
@@ -76,7 +76,7 @@ class LocalDisk:
         os.replace(source, target)
 
     def sync_directory(self, path: str) -> None:
-        """Force the entries of a directory to disk: those that came, changed and went."""
+        """Force the entries of a directory to disk."""
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(directory)
@@ -115,8 +115,8 @@ class LocalDisk:
     def make_durable_directories(self, path: str, *, root: str) -> None:
         """Make the directory `path`, with every parent that is missing, so that it survives a loss of power.
 
-        Directories from `root` on that are already there are forced to disk too, once for each LocalDisk: who made them
-        may not have got that far.
+        Directories below `root` that are there already are forced to disk too, once for each LocalDisk: the process
+        that made them may have died before it did.
         """
         if path in self._durable_directories and os.path.isdir(path):
             return
@@ -126,7 +126,7 @@ class LocalDisk:
             self.make_durable_directories(parent, root=root)
         if made:
             self.make_directory(path)
-        # The parent of the location may be one that its user can't read, and so not sync. What was there before stays.
+        # The user may not be allowed to read, and so to sync, the parent of the location.
         if made or os.access(parent, os.R_OK):
             self.sync_directory(parent)
         self._durable_directories.add(path)
@@ -135,16 +135,16 @@ class LocalDisk:
 _LOG = logging.getLogger(__name__)
 _CHUNK_BYTES = 8 << 20
 _CHUNKS_UNDER_WAY = 4
-"""Arrow's S3 client sends parts in the background, without bound: at most so many are under way."""
+"""Arrow's S3 client sends parts in the background without bound; this bounds them."""
 _NEXT = ".next"
 _MOVES = 3
-"""How often a move is tried that another writer got in the way of."""
+"""How often a move is tried when another writer gets in its way."""
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
 
 @dataclass(frozen=True)
 class DurableEntry:
-    """A file of a durable location. `name` is relative to the location; `modified_ms` of None is not known."""
+    """A file of a durable location. `name` is relative to the location; `modified_ms` is None if it is not known."""
 
     name: str
     size_bytes: int
@@ -152,13 +152,13 @@ class DurableEntry:
 
     @property
     def is_partial(self) -> bool:
-        """Whether this is no file yet: one that is being written, or that a crashed writer left."""
+        """Whether this is a file that is being written, or that a crashed writer left."""
         return is_partial(self.name)
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a file is to hold. `chunks` hands it out from its beginning, at each call."""
+    """What a file is to hold. Each call of `chunks` begins at the beginning."""
 
     size_bytes: int
     chunks: Callable[[], Iterable[bytes | pa.Buffer]]
@@ -170,7 +170,7 @@ class Content:
 
     @classmethod
     def of_file(cls, path: str) -> Content:
-        """Return the content of a local file, read in chunks. They raise OSError if its size is another by then."""
+        """Return the content of a local file, read in chunks, which raise OSError if its size changes meanwhile."""
         size_bytes = os.path.getsize(path)
 
         def chunks() -> Iterator[bytes]:
@@ -186,7 +186,7 @@ class Content:
 
 
 class FileTooLongError(Exception):
-    """A file has more bytes than may be read of it. It is no OSError: those say what is wrong with a filesystem."""
+    """A file has more bytes than may be read of it. Not an OSError, which says that a filesystem failed."""
 
     def __init__(self, size_bytes: int) -> None:
         super().__init__(size_bytes)
@@ -205,7 +205,7 @@ class DurableFiles(ABC):
         return self.retrying.call(f"reading {path}", lambda: self._read_once(path, max_bytes))
 
     def fetch(self, path: str, target: str, max_bytes: int) -> bool:
-        """Copy a file to the local path `target`, in chunks, of a longer one nothing. Return whether there is one."""
+        """Copy a file to the local path `target` in chunks; return whether there is one. Raises FileTooLongError."""
         try:
             source = self.retrying.call(f"opening {path}", lambda: self._open(path))
         except _NOT_THERE:
@@ -247,8 +247,8 @@ class DurableFiles(ABC):
             return None
 
     def _list(self, directory: str) -> list[Any]:
-        # Where pyarrow may take a directory for missing, a listing of HDFS that failed is an empty one, and on a local
-        # disk a listing fails if the directory is made meanwhile: it wasn't there, and then it was.
+        # With allow_not_found, pyarrow returns an empty list when a listing of HDFS fails, and on a local disk it fails
+        # if the directory is made meanwhile.
         try:
             return self._listed(fs.FileSelector(directory, allow_not_found=False))
         except _NOT_THERE:
@@ -267,7 +267,7 @@ class DurableFiles(ABC):
         self.filesystem.delete_file(path)
 
     def remove_directory(self, path: str) -> None:
-        """Remove an empty directory that nobody writes to; on S3 the marker that pyarrow leaves after all objects."""
+        """Remove an empty directory that nobody writes to; on S3, the marker that pyarrow leaves of it."""
         if self._list(path):
             return
         with suppress(FileNotFoundError):
@@ -277,19 +277,19 @@ class DurableFiles(ABC):
     def _write_once(self, path: str, content: Content) -> None: ...
 
     def _clean_up(self, path: str) -> None:
-        """Delete what a failed write left. If that fails too it is logged, and the first failure is what is raised."""
+        """Delete what a failed write left. A failure here is only logged: the first one is raised."""
         try:
             self._delete_once(path)
         except FileNotFoundError:
             return
         except (OSError, pa.ArrowException) as cause:
-            _LOG.warning("%s is what a failed write left, and could not be deleted: %s", path, cause)
+            _LOG.warning("%s, which a failed write left, could not be deleted: %s", path, cause)
 
 
 class ObjectFiles(DurableFiles):
     """Objects of a store such as S3 or GCS. There are no directories to make.
 
-    `for_parts` is the filesystem through which objects of several parts are written. It is to retry by itself: if one
+    `for_parts` is the filesystem through which objects of several parts are written. It should retry by itself: if one
     part fails here, all of them are sent again.
     """
 
@@ -298,7 +298,7 @@ class ObjectFiles(DurableFiles):
         self._for_parts = for_parts
 
     def _list(self, directory: str, *, recursive: bool = False) -> list[Any]:
-        # A store has no directories: of one that must not be missing pyarrow asks it once more.
+        # A store has no directories, and pyarrow would send another request to find out whether this one is missing.
         return self._listed(fs.FileSelector(directory, allow_not_found=True, recursive=recursive))
 
     def _write_once(self, path: str, content: Content) -> None:
@@ -314,8 +314,8 @@ class ObjectFiles(DurableFiles):
     def _discard(self, stream: Any, path: str) -> None:
         """Leave nothing visible of an upload that was not written to its end.
 
-        pyarrow can't break off an upload: to close its stream, and to drop it too, completes the object with what was
-        written. After a part was refused that fails. If it does not, the object is deleted.
+        pyarrow can't abort an upload: closing or dropping its stream completes the object with what was written, unless
+        a part was refused. So the object is deleted.
         """
         try:
             stream.close()
@@ -337,13 +337,13 @@ class GcsFiles(ObjectFiles):
 class RenamedFiles(DurableFiles):
     """Files of a filesystem with directories and a rename, such as HDFS.
 
-    A rename is atomic while there is no file of the new name. Over one, pyarrow deletes that on HDFS, and renames then:
-    who dies between the two leaves neither. So what replaces a file is brought beside it as `NAME.next` first, whole,
-    and then, once more, to its name. Without NAME, NAME.next counts, to readers and in listings.
+    A rename is atomic while there is no file of the new name. Over an existing one, pyarrow on HDFS deletes it and then
+    renames: a crash between the two leaves neither. So a replacement is first written beside the file as `NAME.next`,
+    whole, and then once more under its name. Without NAME, NAME.next counts, for readers and in listings.
 
-    Each of several writers at once moves files of its own only, and one copy or the other is there at each step of
-    theirs, until two of them have deleted one each: what is there in the end is what one of them has written. A write
-    whose answer was lost may be done again at each step.
+    Of several writers at once, each moves its own files only, and one copy or the other is there at each of their
+    steps, until two of them have deleted one each: the end is what one of them has written. A write whose answer was
+    lost can be repeated at each step.
     """
 
     def entries(self, directory: str) -> list[Any]:
@@ -359,7 +359,7 @@ class RenamedFiles(DurableFiles):
     def _write_once(self, path: str, content: Content) -> None:
         self.filesystem.create_dir(path.rsplit("/", 1)[0], recursive=True)
         if content.size_bytes == 0:
-            # To create is one step, also over another file, and there is nothing that could be half there.
+            # Creating it is one step, also over another file, and no half of it can be there.
             with self.filesystem.open_output_stream(path):
                 return
         if self._is_there(path):
@@ -377,7 +377,7 @@ class RenamedFiles(DurableFiles):
             raise
 
     def _move(self, partial: str, path: str) -> None:
-        # Another writer may delete first what both replace, or bring its own there before this one does.
+        # Another writer may delete first what both replace, or be the first to move its own there.
         for tries_left in reversed(range(_MOVES)):
             try:
                 self.filesystem.move(partial, path)
@@ -387,19 +387,19 @@ class RenamedFiles(DurableFiles):
                     raise
 
     def _open(self, path: str) -> Any:
-        # From the neighbour it may have been renamed meanwhile, so the name is asked for again, last.
+        # NAME.next may be renamed between the two, so NAME is tried again, last.
         for name in (path, f"{path}{_NEXT}"):
             with suppress(*_NOT_THERE):
                 return self.filesystem.open_input_file(name)
         return self.filesystem.open_input_file(path)
 
     def _delete_once(self, path: str) -> None:
-        # The neighbour first: without its file it would be taken for it.
+        # NAME.next first: it would stand for NAME when that is gone.
         for name in (f"{path}{_NEXT}", path):
             try:
                 self.filesystem.delete_file(name)
             except OSError:
-                # HDFS's client says of a file that is not there that something went wrong.
+                # HDFS's client reports a missing file as a failure.
                 if self._is_there(name):
                     raise
 
@@ -413,7 +413,7 @@ class RenamedFiles(DurableFiles):
 
 
 class LocalFiles(DurableFiles):
-    """Files on a local disk, or on what is mounted as one. What fails there does not get better by waiting."""
+    """Files on a local disk, or on what is mounted as one. Its failures are not waited out."""
 
     def __init__(self, disk: LocalDisk, root: str) -> None:
         super().__init__(fs.LocalFileSystem(), Retrying(total_s=0))
@@ -439,7 +439,7 @@ def _bounded_size(source: Any, max_bytes: int) -> int:
 
 
 def _write_local(path: str, chunks: Iterable[pa.Buffer]) -> None:
-    """Write a local file, whose disk may be full while nothing is wrong with the location that chunks come from."""
+    """Write a local file; only failures of its own disk, not of `chunks`, become errors of that."""
     disk_errors = partial(local_disk_errors, "local copy", path)
     with disk_errors():
         file = open(path, "wb")  # noqa: SIM115 - it is closed below, which may fail as well
@@ -460,9 +460,9 @@ def _send(stream: Any, content: Content) -> None:
 
 
 def _read_exactly(source: Any, path: str, offset: int, size: int) -> pa.Buffer:
-    """Return that part of a file. Raises ConnectionError, so that it is read again, if less comes."""
+    """Return that part of a file. Raises ConnectionError if it is cut, so that it is read again."""
     source.seek(offset)
     data = source.read_buffer(size)
     if data.size != size:
-        raise ConnectionError(f"{path} ended {data.size} bytes after byte {offset}, {size} were to come")
+        raise ConnectionError(f"{path} ended {data.size} bytes after byte {offset}, {size} were expected")
     return data

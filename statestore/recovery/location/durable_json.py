@@ -5,7 +5,7 @@ A bit that flips there must not pass for what was recorded:
     {..., "digest": the checksum of the other fields, as JSON in ASCII, sorted by name, without spaces}
 
 Spaces and the order of fields are not part of it. Files of older releases have none, and are taken as they are.
-JSON takes some twenty times its length once it is parsed, so that nobody reads any of unknown length.
+Parsed JSON takes some twenty times its length, so every read has a bound.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ def file_digest(path: Path) -> str:
 
 
 MAX_NOTE_BYTES: Final = 64 << 10
-"""Of what says a few things of one process: fences, turns, marks of what is unfinished."""
+"""Of small files about one process: fences, turns, marks of what is unfinished."""
 MAX_DOCUMENT_BYTES: Final = 16 << 20
 """Of what grows with the state: its metadata, initial pointers, manifests. 100,000 deltas or files are that long."""
 _DIGEST: Final = "digest"
 
 
 def to_durable_json(fields: Mapping[str, Any], *, indent: int | None = None) -> str:
-    """Return fields as JSON, with their checksum at the end. With `indent` each has lines of its own, for people."""
+    """Return fields as JSON, with their checksum at the end; with `indent`, for people."""
     return json.dumps({**fields, _DIGEST: _digest_of(fields)}, indent=indent, ensure_ascii=indent is None)
 
 
 def from_durable_json(data: bytes | pa.Buffer | None) -> dict[str, Any]:
-    """Return the fields that `to_durable_json` was given. Raises one of MALFORMED if they are damaged, or not there."""
+    """Return the fields that `to_durable_json` was given. Raises one of MALFORMED if they are damaged or missing."""
     fields = dict(json.loads(b"" if data is None else bytes(data)))
     if _DIGEST in fields:
         recorded = fields.pop(_DIGEST)
@@ -72,7 +72,7 @@ def write_document(location: DurableLocation, name: str, content: bytes) -> None
     if len(content) > MAX_DOCUMENT_BYTES:
         raise LocationNotWritableError(
             str(location),
-            cause=f"{name} would have {len(content)} bytes, and no more than {MAX_DOCUMENT_BYTES} are read of it",
+            cause=f"{name} would have {len(content)} bytes, of which no more than {MAX_DOCUMENT_BYTES} are read back",
             remedy="Spread the state over more shards",
         )
     location.write(name, content)

@@ -1,7 +1,7 @@
 """The durable location: a directory of immutable files on any pyarrow filesystem.
 
-A file becomes visible whole or not at all, and is never changed afterwards. Names are relative, with `/`. Some are read
-from files that anybody may have changed: one that could lead out of the location is refused with LocationError.
+A file becomes visible whole or not at all, and is never changed afterwards. Names are relative, with `/`. Some come
+from files that anybody may have changed: a name that could lead out of the location raises LocationError.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DurableLocation:
 
     @classmethod
     def of(cls, location: str | Path | DurableLocation) -> DurableLocation:
-        """Return what is given, if that is a path or a URI as a location there."""
+        """Return `location` as a DurableLocation."""
         return location if isinstance(location, DurableLocation) else cls(location)
 
     def below(self, name: str) -> DurableLocation:
@@ -96,7 +96,7 @@ class DurableLocation:
     def read(self, name: str, max_bytes: int) -> pa.Buffer | None:
         """Return the bytes of the file `name`, None if there is none.
 
-        `max_bytes` is what was recorded of it, or what files of its kind may have at most: anybody may have changed it.
+        `max_bytes` is its recorded size, or the most that files of its kind have: anybody may have changed the file.
         Raises DurableFileCorruptedError for a longer one, of which nothing is read, and LocationError.
         """
         files, path = self._at(name)
@@ -106,7 +106,7 @@ class DurableLocation:
     def fetch(self, name: str, path: str | os.PathLike[str], max_bytes: int) -> bool:
         """Copy the file `name` to the local `path`, in bounded memory. Return False if there is no such file.
 
-        After a failure there is nothing at `path`. What is there is not synced. `max_bytes` and errors as of `read`.
+        After a failure there is nothing at `path`. The copy is not synced. `max_bytes` and errors as of `read`.
         """
         files, source = self._at(name)
         with self._read_errors(f"{name} can't be copied to {os.fspath(path)}", name, max_bytes):
@@ -131,8 +131,11 @@ class DurableLocation:
         files, path = self._at(directory)
         with self._read_errors(f"{directory or 'it'} can't be listed"):
             found = files.entries(path)
-        entries = (DurableEntry(_join(directory, info.base_name), info.size, _modified_ms(info)) for info in found)
-        return sorted(entries, key=lambda entry: entry.name)
+        entries = []
+        for info in sorted(found, key=lambda info: info.base_name):
+            modified_ms = None if info.mtime_ns is None else info.mtime_ns // 1_000_000
+            entries.append(DurableEntry(_join(directory, info.base_name), info.size, modified_ms))
+        return entries
 
     def directories(self, directory: str) -> list[str]:
         """Return the names of the directories directly in `directory`, sorted. Raises LocationError."""
@@ -163,18 +166,17 @@ class DurableLocation:
             files.remove_directory(path)
 
     def requests(self, at_once: int, name: str) -> Executor:
-        """Return who makes several requests at once: threads, called `name` in front."""
+        """Return an executor for several requests at once: threads whose names begin with `name`."""
         return ThreadPoolExecutor(at_once, thread_name_prefix=name)
 
     def check_writable(self) -> None:
         """Write and delete a small file. Raises LocationNotWritableError."""
-        # Named so that what a killed process leaves is known for a leftover.
-        name = partial_name("writable")
+        name = partial_name("writable")  # what a killed process leaves is recognised by it
         self.write(name, b"")
         self.delete(name)
 
     def _write(self, name: str, content: Content) -> None:
-        """Write a file of whatever content: all writes come through here, for who has to do something at each."""
+        """Write a file: all writes come through here, for subclasses that do something at each."""
         files, path = self._at(name)
         with self._write_errors():
             files.write(path, content)
@@ -185,7 +187,7 @@ class DurableLocation:
             yield
         except FileTooLongError as found:
             raise DurableFileCorruptedError(
-                self.path(name), cause=f"has {found.size_bytes} bytes, at most {max_bytes} can be its own"
+                self.path(name), cause=f"has {found.size_bytes} bytes, at most {max_bytes} are expected"
             ) from None
         except (OSError, pa.ArrowException) as cause:
             raise LocationError(str(self), f"{problem} ({cause}). {remedy(cause, self.retrying)}") from cause
@@ -203,7 +205,7 @@ class DurableLocation:
             raise LocationError(
                 str(self),
                 f"{name!r} is no name of a file in it: names are relative, without '..' and '\\'. statestore writes no "
-                "such name: find out who has changed the pointer or manifest that has it, and bring that back",
+                "such name: find out who changed the pointer or manifest that has it, and restore that",
             )
         files, root = self._open()
         return files, _join(root, name)
@@ -217,7 +219,7 @@ class DurableLocation:
                 message = str(cause).replace(self.uri, str(self))
                 problem = f"is not a location that pyarrow can open ({message}). {remedy(cause, self.retrying)}"
                 raise LocationError(str(self), problem) from (cause if message == str(cause) else None)
-            root = root.rstrip("/") or root  # of the filesystem's own root nothing would be left, which is where we are
+            root = root.rstrip("/") or root  # not of "/" itself
             self._opened_root = self._files(filesystem, root), root
         return self._opened_root
 
@@ -233,10 +235,6 @@ class DurableLocation:
 
 def _join(directory: str, name: str) -> str:
     return f"{directory.rstrip('/')}/{name}" if directory and name else directory or name
-
-
-def _modified_ms(info: Any) -> int | None:
-    return None if info.mtime_ns is None else info.mtime_ns // 1_000_000
 
 
 def _without_secrets(uri: str) -> str:

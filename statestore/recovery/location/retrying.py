@@ -1,6 +1,6 @@
-"""Waits out failures of a remote filesystem that get better by themselves.
+"""Retries what failed on a remote filesystem and may succeed later.
 
-pyarrow hands on what the clients of the object stores say as text. The classes of failures are read from there:
+pyarrow passes on the text of the object stores' clients. The classes of failures are read from it:
 
     AWS Error SLOW_DOWN during PutObject operation: ...
     AWS Error UNKNOWN (HTTP status 500) during HeadObject operation: ...
@@ -27,7 +27,7 @@ _TRANSIENT_AWS_ERRORS = frozenset(
     {
         "INTERNAL_FAILURE",
         "NETWORK_CONNECTION",
-        # Said of an upload whose completion was answered, but the answer got lost, and the client asked once more.
+        # The answer to the completion of an upload got lost, and the client asked once more.
         "NO_SUCH_UPLOAD",
         "REQUEST_TIMEOUT",
         "SERVICE_UNAVAILABLE",
@@ -41,13 +41,13 @@ _TRANSIENT_GOOGLE_ERRORS = frozenset({"ABORTED", "DEADLINE_EXCEEDED", "INTERNAL"
 
 
 def service_error(cause: BaseException) -> str | None:
-    """Return what the client of an object store calls a failure, such as `SLOW_DOWN`; None if it is not one of its."""
+    """Return what an object store's client calls a failure, such as `SLOW_DOWN`; None if it does not come from one."""
     found = _AWS_ERROR.search(str(cause)) or _GOOGLE_ERROR.search(str(cause))
     return found[1] if found else None
 
 
 def is_transient(cause: BaseException) -> bool:
-    """Return whether a failure may be gone when the same is done again: throttling, 5xx, lost connections, timeouts."""
+    """Return whether a failure may be gone at the next try: throttling, 5xx, lost connections, timeouts."""
     if isinstance(cause, (ConnectionError, TimeoutError)):
         return True
     text = str(cause)

@@ -1,7 +1,6 @@
 """What differs by the kind of filesystem: which URIs are taken, options of clients, and what to do about a failure.
 
-URIs are those of filesystems that are tested. pyarrow opens more, some of which end the whole process: without
-credentials, Azure's does.
+Only tested filesystems are taken. pyarrow opens more, some of which abort the process, as Azure's without credentials.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from statestore.recovery.location.retrying import Retrying, is_transient, servic
 
 _TESTED: Final = frozenset({"file", "s3", "gs", "hdfs"})
 _OTHER_NAMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
-"""What Hadoop, Spark and others call the same."""
+"""What Hadoop, Spark and others call them."""
 _AZURE: Final = "To reach Azure, mount an NFS share of it on every machine and give the path"
 _INSTEAD: Final = {
     **dict.fromkeys(("abfs", "abfss", "adl", "az", "wasb", "wasbs"), _AZURE),
@@ -32,7 +31,7 @@ _OTHERWISE: Final = "Use one of those, or mount it on every machine and give the
 
 
 def canonical_uri(uri: str) -> str:
-    """Return a URI with the scheme that pyarrow knows it by."""
+    """Return a URI with the scheme that pyarrow knows."""
     scheme = urlsplit(uri).scheme
     return _OTHER_NAMES.get(scheme, scheme) + uri[len(scheme) :]
 
@@ -44,20 +43,20 @@ def refusal_of(uri: str) -> str | None:
         return None
     return (
         f"is of kind {scheme}:, which was never tested: what is known to work is file:, s3:, gs: and hdfs:. "
-        f"{_INSTEAD.get(scheme, _OTHERWISE)}. A DurableLocation of your own may open others, "
-        "untested, in its open_filesystem()"
+        f"{_INSTEAD.get(scheme, _OTHERWISE)}. A subclass of DurableLocation may open others, untested, in its "
+        "open_filesystem()"
     )
 
 
 _ONLY_IN_URIS = frozenset({"smart_defaults", "tls_ca_dir_path", "tls_verify_certificates"})
-"""Options of S3 that a URI can give, and pyarrow has no argument for."""
+"""Options of S3 that a URI can give but pyarrow has no argument for."""
 _PART_ATTEMPTS = 5
 _CONNECT_TIMEOUT_S = 5.0
 
 
 def s3_files(filesystem: Any, retrying: Retrying, uri: str) -> ObjectFiles:
     """Return the objects of the S3 filesystem that `uri` names, with its options but those for retries and requests."""
-    # As it comes from a URI, the client asks up to 30 times in 6 s at an even pace: `retrying` is to say how often.
+    # A client made from a URI asks up to 30 times in 6 s at an even pace: here `retrying` decides how often.
     parameters = {name for name, _ in parse_qsl(urlsplit(uri).query)}
     if parameters & _ONLY_IN_URIS:
         return ObjectFiles(filesystem, retrying, for_parts=filesystem)
@@ -65,7 +64,7 @@ def s3_files(filesystem: Any, retrying: Retrying, uri: str) -> ObjectFiles:
 
 
 def gcs_files(filesystem: Any, retrying: Retrying) -> GcsFiles:
-    """Return the objects of a GCS filesystem, whose client retries by itself: as long as `retrying` says."""
+    """Return the objects of a GCS filesystem, whose client retries by itself for as long as `retrying` says."""
     options = _options(filesystem)
     if options["retry_time_limit"] is None:
         options["retry_time_limit"] = timedelta(seconds=max(1, round(retrying.total_s)))
@@ -89,7 +88,7 @@ def _options(filesystem: Any) -> dict[str, Any]:
 
 
 _BY_SERVICE_ERROR = {
-    # NOT_FOUND is what GCS says to a write. A file that is not there is not read, which is no error.
+    # NOT_FOUND is GCS's answer to a write. Reading a missing file is no error.
     **dict.fromkeys(
         ("NO_SUCH_BUCKET", "NOT_FOUND"),
         "The bucket does not exist: create it, or mend its name, or the option endpoint_override",
@@ -146,18 +145,18 @@ def remedy(cause: BaseException, retrying: Retrying) -> str:
 
 
 _SPARK_SEES_OTHERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_REMOTE")
-"""Where these are set, a path without a scheme may be one of another filesystem than this machine's, or of a server."""
+"""Where these are set, a path without a scheme may be on another filesystem than this machine's, or on a server."""
 
 
 def problem_of_checkpoint(checkpoint: str | Path, *, default_filesystem: str | None = None) -> str | None:
-    """Return what is wrong with a checkpoint's path, None if nothing can be seen; the default is of Hadoop's paths."""
+    """Return what is wrong with a checkpoint's path, None if nothing is seen; the default is Hadoop's filesystem."""
     text = os.fspath(checkpoint)
     parts = urlsplit(text)
     is_elsewhere = default_filesystem or any(name in os.environ for name in _SPARK_SEES_OTHERS)
     if parts.scheme != "file" and (parts.scheme or is_elsewhere):
         return None
     path = Path(parts.path)
-    if (path / "offsets").is_dir():  # each checkpoint of Spark has it, from its first batch on
+    if (path / "offsets").is_dir():  # a checkpoint of Spark has it from its first batch on
         return None
     found = "no checkpoint" if path.exists() else "nothing"
     return f"there is {found} at {text}: name the checkpointLocation of the query"

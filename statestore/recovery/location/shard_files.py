@@ -1,7 +1,7 @@
 """Names of a shard's files in the durable location. The one owner of them.
 
-Other names that are read from files, which anybody may have changed, and become part of a path are checked here as
-well; those of stores have Kafka's rule: `bytestore.store_spec`.
+Names that come from files, which anybody may have changed, and become part of a path are checked here; those of stores
+follow Kafka's rule: `bytestore.kinds.store_spec`.
 
     shards/NNNN/deltas/VERSION-EPOCH-ATTEMPT.arrow        what VERSION changed
     shards/NNNN/deltas/EPOCH-RUN.fence                    RUN is the EPOCHth one to write here
@@ -9,10 +9,9 @@ well; those of stores have Kafka's rule: `bytestore.store_spec`.
     shards/NNNN/snapshots/VERSION-EPOCH-ATTEMPT/FILE      a file that was new in the snapshot of VERSION
     shards/NNNN/snapshots/VERSION-EPOCH-ATTEMPT/manifest.json
 
-VERSION has 12 decimal digits, EPOCH 8, ATTEMPT is unique. That of a delta begins with what `writer_of` says of its run:
-two runs may have left a fence of one epoch. Older releases did not write it. Deltas before there were fences have no
-EPOCH: they count as those of epoch 0. So do those that a tool wrote, which have it in their names: a new state begins
-with some of them.
+VERSION has 12 decimal digits, EPOCH 8, ATTEMPT is unique. A delta's ATTEMPT begins with `writer_of` its run, as two
+runs may have left a fence of one epoch; older releases did not write that. Deltas from before there were fences have no
+EPOCH and count as epoch 0. Those that a tool wrote, with which a new state begins, have epoch 0 in their names.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from typing import Any, Final, NamedTuple
 from statestore.errors.state import UnsafeNameError
 
 _PART: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
-_LIMIT_CHARACTERS: Final = 1024
-"""Of a name in a durable location: what object stores take."""
+_LIMIT_CHARACTERS: Final = 1024  # the longest name that object stores take
 
 
 def path_part(name: Any) -> str:
@@ -37,7 +35,7 @@ def path_part(name: Any) -> str:
 
 
 def is_relative_name(name: str) -> bool:
-    """Return whether `name` is that of a file or directory below another one, with `/` between its parts."""
+    """Return whether `name` leads to a file or directory below another one, with `/` between its parts."""
     return (
         len(name) <= _LIMIT_CHARACTERS
         and name.isprintable()
@@ -59,7 +57,7 @@ _SNAPSHOT: Final = re.compile(r"(\d{12})-(\d{8})-([0-9a-f]{32})")
 
 
 class Written(NamedTuple):
-    """What the name of a delta or a snapshot's directory says: the version it makes, and the epoch of its writer."""
+    """What the name of a delta or of a snapshot's directory says: its version, and the epoch of its writer."""
 
     version: int
     epoch: int
@@ -83,12 +81,12 @@ def snapshot_directory(shard: int) -> str:
 
 
 def writer_of(run: str) -> str:
-    """Return what the names of a run's deltas have of it: 16 hex digits."""
+    """Return the 16 hex digits that stand for a run in the names of its deltas."""
     return blake2b(run.encode(), digest_size=_WRITER_DIGITS // 2).hexdigest()
 
 
 def new_delta_name(shard: int, version: int, epoch: int, run: str | None = None) -> str:
-    """Return a name that no other attempt will ever have; `run` is None if none writes it, but a tool."""
+    """Return a name that no other attempt will ever have; `run` is None if a tool writes it."""
     unique = uuid.uuid4().hex
     attempt = unique if run is None else writer_of(run) + unique[_WRITER_DIGITS:]
     return f"{delta_directory(shard)}/{version:012d}-{epoch:08d}-{attempt}.arrow"
@@ -105,46 +103,47 @@ def fence_name(shard: int, fence: FenceName) -> str:
 
 
 def new_collection_name(shard: int, version: int, epoch: int) -> str:
-    """Return a name, which no other will ever have, for the announcement of a garbage collection."""
+    """Return a name that no other announcement of a garbage collection will ever have."""
     return f"{delta_directory(shard)}/{version:012d}-{epoch:08d}-{uuid.uuid4().hex}.collecting"
 
 
 def parse_delta_name(name: str) -> Written | None:
-    """Return what a delta's name says, None if it is not one; directories before it are not looked at."""
-    return _parse(_DELTA.fullmatch(_last(name)))
+    """Return what a delta's name says, None if it is not one; directories before it do not matter."""
+    return _parse(_DELTA, name)
 
 
 def parse_delta_writer(name: str) -> str | None:
-    """Return what `writer_of` said of a delta's run; None if it is none. Of older releases and tools: any digits."""
-    found = _DELTA.fullmatch(_last(name))
+    """Return `writer_of` a delta's run, None if it is no delta. Of older releases and tools: any digits."""
+    found = _match(_DELTA, name)
     return None if found is None else found[3][:_WRITER_DIGITS]
 
 
 def is_of_tool(name: str) -> bool:
-    """Return whether what fills new states wrote a delta, which no query has committed, and maybe no state has."""
-    found = _DELTA.fullmatch(_last(name))
+    """Return whether a tool that fills new states wrote a delta: no query has committed it."""
+    found = _match(_DELTA, name)
     return found is not None and found[2] is not None and int(found[2]) == EPOCH_OF_TOOLS
 
 
 def parse_snapshot_name(name: str) -> Written | None:
     """Return what the name of a snapshot's directory says, None if it is not one."""
-    return _parse(_SNAPSHOT.fullmatch(_last(name)))
+    return _parse(_SNAPSHOT, name)
 
 
 def parse_collection_name(name: str) -> Written | None:
-    """Return up to where a collection removes files: of this version and epoch at most; None if it is not one."""
-    return _parse(_COLLECTION.fullmatch(_last(name)))
+    """Return up to which version and epoch an announced collection removes files; None if it is not one."""
+    return _parse(_COLLECTION, name)
 
 
 def parse_fence_name(name: str) -> FenceName | None:
     """Return what a fence's name says, None if it is not one."""
-    found = _FENCE.fullmatch(_last(name))
+    found = _match(_FENCE, name)
     return None if found is None else FenceName(int(found[1]), found[2])
 
 
-def _parse(found: re.Match[str] | None) -> Written | None:
+def _parse(pattern: re.Pattern[str], name: str) -> Written | None:
+    found = _match(pattern, name)
     return None if found is None else Written(int(found[1]), int(found[2] or 0))
 
 
-def _last(name: str) -> str:
-    return name.rpartition("/")[2]
+def _match(pattern: re.Pattern[str], name: str) -> re.Match[str] | None:
+    return pattern.fullmatch(name.rpartition("/")[2])

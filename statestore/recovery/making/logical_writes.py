@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -115,21 +116,21 @@ def _puts(intervals: list[Interval], segments: Segments) -> Iterator[tuple[bytes
 _CHECKSUMS: Final = 1 << 64
 
 
+@dataclass
 class Tally:
-    """Entries, bytes, and a checksum in whatever order they come: of Python's keyed hashes, for one process alone."""
+    """Entries, bytes, and a checksum in any order: of Python's keyed hashes, so for one process alone."""
 
-    def __init__(self) -> None:
-        self.entries = 0
-        self.size_bytes = 0
-        """Of keys and values."""
-        self._checksum = 0
+    entries: int = 0
+    size_bytes: int = field(default=0, compare=False)
+    """Of keys and values."""
+    _checksum: int = 0
 
     def add(self, writes: Sequence[LogicalWrite]) -> int:
         """Count entries in; return how many bytes they are."""
         size_bytes = sum([len(key) + (0 if stored is None else len(stored)) for key, stored, _ in writes])
         self.entries += len(writes)
         self.size_bytes += size_bytes
-        # The sum of all: in whatever order, and each as often as it is there.
+        # A sum does not depend on the order, and counts each write as often as it is there.
         self._checksum = (self._checksum + sum(map(hash, writes))) % _CHECKSUMS
         return size_bytes
 
@@ -137,11 +138,6 @@ class Tally:
         """Raise StateCheckError unless the same was found in a shard's store."""
         if found != self:
             raise StateCheckError(store, shard=shard, expected=str(self), found=str(found))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tally) and (self.entries, self._checksum) == (other.entries, other._checksum)
-
-    __hash__ = None  # type: ignore[assignment]  # it changes
 
     def __str__(self) -> str:
         return f"{self.entries} entries with the checksum {self._checksum:016x}"

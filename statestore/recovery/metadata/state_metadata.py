@@ -47,11 +47,11 @@ _FORMAT = 1
 _FORMAT_WITH_INITIAL_STATE = 2
 METADATA_NAME = "statestore.json"
 _CHECKPOINT_DIRECTORIES = frozenset({"offsets", "commits"})
-"""What each checkpoint of Spark has, and no state."""
+"""Every checkpoint of Spark has these, and no state does."""
 UNFINISHED_NAME = "unfinished.json"
 """Marks a location that a tool is filling: see `new_state`."""
 ENTRY_KEYS = "entry_keys"
-"""The field of a node that says what the keys of its stores are made of, of stores whose keys the library makes."""
+"""The field of a node that says what the keys of its stores are made of, if the library makes them."""
 
 
 class ShardBy(str, Enum):
@@ -76,11 +76,11 @@ class StateMetadata:
     topology: tuple[dict[str, Any], ...]
     wall_clock: bool = False
     initial_state: bool = False
-    """Whether a shard of which Spark's state has recorded nothing starts from `initial_pointer`, not from nothing."""
+    """Whether a shard that Spark's state does not know yet starts from `initial_pointer`, not empty."""
     generation: int = 0
     """How often what is recorded was replaced."""
     dropped: tuple[str, ...] = ()
-    """Names of stores whose state was given up, sorted. Files may still have entries of them, so none comes back."""
+    """Names of stores that were dropped, sorted. Files may still have entries of them, so none can come back."""
 
     @property
     def global_stores(self) -> frozenset[str]:
@@ -139,7 +139,7 @@ def _names(fields: Any) -> tuple[str, ...]:
 
 
 def _node(fields: Any) -> dict[str, Any]:
-    """Return a node of the topology, of which name, parents and stores are looked at. Raises ValueError."""
+    """Return a node of the topology, of which name, parents, stores and keys are checked. Raises ValueError."""
     node = dict(fields)
     for name in ("parents", "stores"):
         if not isinstance(node.get(name, []), list):
@@ -173,8 +173,8 @@ def agree_on_metadata(
         recorded = read_metadata(location)
         generation = 0 if recorded is None else recorded.generation + 1
         if recorded is not None and may_be_agreed(location, generation):
-            # What is recorded may be out of date: a start that was slow has recorded again what came before. So what
-            # was accepted is asked for, and nothing new.
+            # What is recorded may be out of date: a slow start may have recorded again what came before. So this asks
+            # for what was accepted, and for nothing new.
             wanted = recorded
         else:
             wanted = _metadata_to_record(location, recorded, asked, accept_topology_change=accept_topology_change)
@@ -184,7 +184,7 @@ def agree_on_metadata(
                 return recorded
         content = replace(wanted, generation=generation).to_json().encode()
         agreed = agree(location, generation, content, partial(_is_changed, location, recorded))
-        # If it was recorded meanwhile, or is what another start has asked for, that is looked at like any other.
+        # If it was recorded meanwhile, or is what another start asked for, the next round checks it like any other.
         if agreed is not None:
             location.write(METADATA_NAME, agreed)
             is_writable = True
@@ -192,7 +192,7 @@ def agree_on_metadata(
 
 
 def _is_changed(location: DurableLocation, recorded: StateMetadata | None) -> bool:
-    # The mark is looked for first: it goes when the metadata is there.
+    # The mark is read first: it goes when the metadata is there.
     unfinished = location.read(UNFINISHED_NAME, MAX_NOTE_BYTES) if recorded is None else None
     found = read_metadata(location)
     if found is None and unfinished is not None:
@@ -214,19 +214,14 @@ def _metadata_to_record(
         return asked
     _check_placement(location, recorded, asked)
     dropped = _dropped_stores(location, recorded, asked, accept_topology_change)
+    changed = replace(recorded, stores=asked.stores, topology=asked.topology, dropped=dropped)
     if not recorded.topology:
-        # Made by a tool, which knows stores only. Spark has no state yet, so nothing hangs on the rest.
+        # Made by a tool, which knows stores only. Spark has no state yet, so nothing depends on the rest.
         _check_stores(location, recorded, asked)
         added = {spec.name for spec in asked.stores} - {spec.name for spec in recorded.stores}
         if added:
             _LOG.warning("%s: a tool made this state without the stores %s: they begin empty", location, sorted(added))
-        return replace(
-            asked,
-            state_id=recorded.state_id,
-            initial_state=recorded.initial_state,
-            generation=recorded.generation,
-            dropped=dropped,
-        )
+        return replace(changed, routing=asked.routing, wall_clock=asked.wall_clock)
     if asked.wall_clock and not recorded.wall_clock:
         # Spark fixes whether an operator has timers at the first start. One that has them can do without.
         raise TopologyChangedError(
@@ -246,21 +241,14 @@ def _metadata_to_record(
             remedy="Undo the change, or accept it with accept_topology_change=True (state is kept, added stores start "
             "empty), or start anew with a new state_location and a new checkpoint",
         )
-    return replace(recorded, stores=asked.stores, topology=asked.topology, dropped=dropped)
+    return changed
 
 
 def metadata_of_stores(stores: Iterable[StoreSpec], shards: int, shard_by: str) -> StateMetadata:
-    """Return the metadata of a new state, of which only the stores are known yet. Raises TooManyShardsError."""
+    """Return the metadata of a new state of which only the stores are known. Raises TooManyShardsError."""
     refuse_too_many_shards(shards)
-    return StateMetadata(
-        new_state_id(),
-        shards,
-        shard_by,
-        routing_numbers(shards, shards),
-        tuple(sorted(stores, key=lambda spec: spec.name)),
-        topology=(),
-        initial_state=True,
-    )
+    specs, routing = tuple(sorted(stores, key=lambda spec: spec.name)), routing_numbers(shards, shards)
+    return StateMetadata(new_state_id(), shards, shard_by, routing, specs, topology=(), initial_state=True)
 
 
 def new_state_id() -> str:
@@ -275,7 +263,7 @@ def _refuse_unfinished(location: DurableLocation) -> None:
     try:
         made_from = str(from_durable_json(data)["from"])
     except MALFORMED:
-        made_from = "what can't be read any more"
+        made_from = "something that can't be read"
     raise StateUnfinishedError(str(location), made_from=made_from)
 
 
@@ -293,7 +281,7 @@ def _check_placement(location: DurableLocation, recorded: StateMetadata, asked: 
 def _dropped_stores(
     location: DurableLocation, recorded: StateMetadata, asked: StateMetadata, accepted: bool | Collection[str]
 ) -> tuple[str, ...]:
-    """Return the names of stores that were or are dropped. Raises TopologyChangedError unless `accepted` names them."""
+    """Return the names of all dropped stores. Raises TopologyChangedError unless `accepted` names the new ones."""
     names = {spec.name for spec in asked.stores}
     refuse_dropped(location, recorded, names)
     gone = [spec for spec in recorded.stores if spec.name not in names]
@@ -326,7 +314,7 @@ def _check_stores(location: DurableLocation, recorded: StateMetadata, asked: Sta
         now = wanted.get(spec.name)
         if now is None:
             continue  # it is dropped
-        # A store can go on if all is the same but its format, which is newer.
+        # A store can go on if only its format differs, and is newer.
         is_upgrade = spec.format in older_formats(now.kind, now.format) and replace(spec, format=now.format) == now
         if now != spec and not is_upgrade:
             remedy = "Use the builder it was made with, or start anew with a new state_location and a new checkpoint"
@@ -346,7 +334,7 @@ def _differences(recorded: StateMetadata, asked: StateMetadata) -> list[str]:
     for node in asked.topology:
         known_before = before.get(str(node["name"]))
         if known_before is not None and ENTRY_KEYS not in known_before and ENTRY_KEYS in node:
-            # An older release did not record it; it says what has been there all along.
+            # An older release did not record it, but it was so all along.
             before[str(node["name"])] = {**known_before, ENTRY_KEYS: node[ENTRY_KEYS]}
     after = {str(node["name"]): node for node in asked.topology}
     known = {spec.name for spec in recorded.stores}
@@ -363,7 +351,7 @@ def _differences(recorded: StateMetadata, asked: StateMetadata) -> list[str]:
 
 
 MAX_SHARDS: Final = 100_000
-"""How many shards a state may have: each has a number of its own in the metadata, which is found by trying."""
+"""How many shards a state may have: a number for each is found by trying, and recorded in the metadata."""
 _SPARK_SEED = 42
 _MASK = 0xFFFFFFFF
 
@@ -390,7 +378,7 @@ def routing_numbers(shards: int, partitions: int) -> tuple[int, ...]:
 
 
 def refuse_too_many_shards(shards: int) -> None:
-    """Raise TooManyShardsError for more than MAX_SHARDS, whose numbers nobody would wait for."""
+    """Raise TooManyShardsError for more than MAX_SHARDS, whose numbers take too long to find."""
     if shards > MAX_SHARDS:
         raise TooManyShardsError(shards=shards, limit=MAX_SHARDS)
 

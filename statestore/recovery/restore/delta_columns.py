@@ -1,7 +1,7 @@
-"""What a store of a shard holds, as columns straight out of its deltas: for readers, who need no database of it.
+"""What a store of a shard holds, as columns straight out of its deltas: for readers, which need no database then.
 
-Of most shards that are read, all deltas since the first are listed: before the second snapshot, and of a state that was
-made by a tool. Their columns, of each key the last record that there is, are the store.
+Most shards that are read list all deltas since the first: before the second snapshot, and if a tool made the state. The
+last record of each key in their columns is the store.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.restore import READ_AT_ONCE_BYTES, joined_batches, open_delta
 
 MAX_HELD_BYTES: Final = 128 << 20
-"""Of more records only the keys are held, and the rest is read again; of more keys a database is made, on disk."""
+"""Of more records only the keys are held, and the rest is read again; for more keys a database is made on disk."""
 _BYTES_A_KEY: Final = 24
 """What it takes to find the last record of each key, beside the keys."""
 _COLUMNS: Final = ("key", "value", "timestamp", "header_bytes")
@@ -45,8 +45,8 @@ def columns_of_deltas(
 ) -> Iterator[Iterator[dict[str, pa.Array]] | None]:
     """Hand out the entries of a store at the version of `pointer`, some MB at a time, in the order of last writes.
 
-    As the columns key, start_ms, end_ms, value, timestamp_ms and headers, which are header bytes; null what the store
-    does not have. None if that takes a database: for stores that keep versions or were upgraded, deltas that begin at
+    As the columns key, start_ms, end_ms, value, timestamp_ms and headers, which are header bytes; what the store does
+    not have is null. None if it takes a database: for stores that keep versions or were upgraded, deltas that begin at
     a snapshot, or more than `max_held_bytes` of keys. Raises DurableFileMissingError, DurableFileCorruptedError.
     """
     with ExitStack() as opened:
@@ -67,7 +67,7 @@ def columns_of_deltas(
 class _Records:
     keys: pa.BinaryArray
     held: Sequence[pa.RecordBatch] | None
-    """All of them, None if they are too many to be held."""
+    """All of them, None if there are too many to hold."""
     deltas: Sequence[Delta]
     store: str
 
@@ -105,7 +105,7 @@ def _batches(delta: Delta, store: str) -> Iterator[pa.RecordBatch]:
 
 
 def _last_of_each(records: _Records) -> Iterator[pa.RecordBatch]:
-    """Yield of each key the last record, some MB together; a tombstone is none."""
+    """Yield the last record of each key unless it is a tombstone, some MB together."""
     is_last = are_last(records.keys)
     first = 0
     waiting: list[pa.RecordBatch] = []

@@ -1,4 +1,4 @@
-"""Says how a restore comes on: to a listener, and to the log."""
+"""Reports how far a restore is, to a listener and to the log."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class RestoreProgress:
         self._delta_bytes += size_bytes
 
     def end(self) -> None:
-        """Say that all is restored."""
+        """Report that all is restored."""
         elapsed_s = time.monotonic() - self._started_s
         entries = sum(self._restored.values())
         text = "shard %d: restored version %d in %.2f s: %d entries, %.1f MB of snapshots"

@@ -42,15 +42,15 @@ _LOG = logging.getLogger(__name__)
 class WrittenDelta:
     """The last delta that this machine wrote for a shard, on its own disk: the next batch need not fetch it.
 
-    What is there counts only if it is the file that a commit pointer names, by size and checksum. So any attempt may
-    put its own in its place, without a lock or sync, and nobody clears it away.
+    It is used only if it is the file that a commit pointer names, by size and checksum. So any attempt may replace it,
+    without a lock or sync, and it is never removed.
     """
 
     def __init__(self, shard_dir: Path) -> None:
         self._path = shard_dir / "written-delta.arrow"
 
     def keep(self, location: DurableLocation, content: pa.Buffer | Path, space: SpillSpace) -> None:
-        """Keep a delta unless `location` is on this machine; a file is moved. What goes wrong is logged."""
+        """Keep a delta unless `location` is on this machine; a file is moved. A failure is only logged."""
         if location.is_local:
             return
         try:
@@ -64,7 +64,7 @@ class WrittenDelta:
             _LOG.warning("the next batch will fetch its delta: it can't be kept at %s: %s", self._path, cause)
 
     def read(self, file: DurableFile) -> pa.Buffer | None:
-        """Return the content of the delta `file`, mapped, None if it is not the one that is kept here."""
+        """Return the content of the delta `file`, mapped; None if another one is kept here."""
         try:
             with pa.memory_map(str(self._path)) as mapped:
                 content = mapped.read_buffer() if mapped.size() == file.size_bytes else None
@@ -79,7 +79,7 @@ READ_AT_ONCE_BYTES: Final = 8 << 20
 
 @dataclass
 class CommittedStore:
-    """A store of a copy: what it is, its bytes, and what it took to bring them up to date."""
+    """A store of a copy: its spec and bytes, and what it took to restore them."""
 
     spec: StoreSpec
     bytes: ByteStore
@@ -96,10 +96,10 @@ def restore(
     progress: RestoreProgress | None = None,
     written: WrittenDelta | None = None,
 ) -> None:
-    """Apply the deltas of the pointer after the first `applied` ones to `stores`, and let expire.
+    """Apply the deltas of the pointer after the first `applied` ones to `stores`, and expire what is too old.
 
-    Records of other stores are left out. A delta too large for memory goes through `space`; one that is `written`
-    here is not fetched. Raises as `open_delta`.
+    Records of other stores are left out. A delta too large for memory goes through `space`; the one in `written` is not
+    fetched. Raises as `open_delta`.
     """
     missing = pointer.deltas[applied:]
     first_version = pointer.version - len(missing) + 1
@@ -122,7 +122,7 @@ def open_delta(
     space: SpillSpace,
     written: WrittenDelta | None = None,
 ) -> Iterator[Delta]:
-    """Open a delta that a commit pointer names, checking size, checksum and what it says; fetched if not `written`.
+    """Open a delta that a commit pointer names, and check size, checksum and info; fetched if not in `written`.
 
     Raises DurableFileMissingError, DurableFileCorruptedError.
     """
@@ -144,7 +144,7 @@ def open_delta(
 def delta_content(
     location: DurableLocation, name: str, size_bytes: int, make_directory: Callable[[], Path]
 ) -> Iterator[pa.Buffer | None]:
-    """Hand out the content of a file, None if there is none: a large one is mapped, where `make_directory` says."""
+    """Hand out the content of a file, None if there is none; a large one is mapped in the directory that is made."""
     if size_bytes <= READ_AT_ONCE_BYTES:
         yield location.read(name, size_bytes)
         return
@@ -183,7 +183,7 @@ def _apply(delta: Delta, stores: Mapping[str, CommittedStore], progress: Restore
 
 
 def _in_parts(batches: Iterable[tuple[str, pa.RecordBatch]]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield what follows each other of a store in parts of READ_AT_ONCE_BYTES: RocksDB takes sorted writes faster."""
+    """Join consecutive batches of a store up to READ_AT_ONCE_BYTES: RocksDB takes large sorted writes faster."""
     for name, group in groupby(batches, itemgetter(0)):
         part: list[pa.RecordBatch] = []
         for _, batch in group:
@@ -196,7 +196,7 @@ def _in_parts(batches: Iterable[tuple[str, pa.RecordBatch]]) -> Iterator[tuple[s
 
 
 def joined_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the records of several batches as one, all but which store they are of."""
+    """Return the records of several batches of a store as one batch, without the column `store`."""
     if len(batches) == 1:
         return batches[0]
     names = [name for name in batches[0].schema.names if name != "store"]
@@ -207,7 +207,7 @@ def joined_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 def replay_versions(
     spec: StoreSpec, store: ByteStore, written_as: StoreFormat, stream_time_ms: int, records: Iterable[ChangelogRecord]
 ) -> int:
-    """Put versions as they were put when they were logged; return the store's stream time after them."""
+    """Put versions in the order in which they were logged; return the store's stream time after them."""
     pending = WriteSet(store)
     segments = Segments(pending, *spec.retention, stream_time_ms)
     rows = VersionedRows(pending, segments)
@@ -223,11 +223,9 @@ _DAMAGED = "damaged-snapshots"
 
 
 def ways_to_restore(pointer: CommitPointer, damaged: Collection[str]) -> list[SnapshotRef | None]:
-    """Return what the version can be made from, best first, `damaged` ones last; None is nothing at all."""
-    newest_first = list(reversed(pointer.snapshots[-2:]))
-    trusted: list[SnapshotRef | None] = [made for made in newest_first if made.manifest.name not in damaged]
-    trusted.extend(made for made in newest_first if made.manifest.name in damaged)
-    return trusted if pointer.base_version > 0 else [*trusted, None]
+    """Return the snapshots to restore the version from, best first, `damaged` ones last; None is without one."""
+    ways = sorted(reversed(pointer.snapshots[-2:]), key=lambda made: made.manifest.name in damaged)
+    return [*ways] if pointer.base_version > 0 else [*ways, None]
 
 
 def fetch_snapshot(
@@ -263,13 +261,13 @@ def fetch_snapshot(
 
 
 def note_damaged_snapshot(shard_dir: Path, manifest_name: str) -> None:
-    """Remember that a snapshot could not be restored: it is the last resort now, and the next one shares nothing."""
+    """Remember that a snapshot could not be restored: it becomes the last resort, and the next one shares nothing."""
     with open(shard_dir / _DAMAGED, "a", encoding="utf-8") as file:
         file.write(manifest_name + "\n")
 
 
 def damaged_snapshots(shard_dir: Path) -> frozenset[str]:
-    """Return the manifests of the snapshots that were found damaged on this machine."""
+    """Return the names of the manifests of snapshots that this machine found damaged."""
     try:
         return frozenset((shard_dir / _DAMAGED).read_text(encoding="utf-8", errors="replace").splitlines())
     except FileNotFoundError:
@@ -277,7 +275,7 @@ def damaged_snapshots(shard_dir: Path) -> frozenset[str]:
 
 
 def _sync(path: Path) -> None:
-    """Have a file or directory on the disk: the marker that says what is here must not get there first."""
+    """Force a file or directory to disk: the marker of the copy must not get there first."""
     with local_disk_errors("local copy", str(path)):
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -1,19 +1,19 @@
 """Garbage: files of a shard that no retained version needs.
 
-Judged from one commit pointer, which is known to be committed, and what the names of the files say. It is safe while
-the query runs, and in whatever task, because nothing is removed that is newer than the oldest version which a retained
+It is judged from one commit pointer, which is known to be committed, and from the names of files. That is safe while
+the query runs, and in any task, because nothing is removed that is newer than the oldest version which a retained
 pointer can be restored from:
 - a file newer than the pointer may be of a batch that is under way;
-- one that the pointer does not name may be of an attempt that lost, and Spark may still come to take that attempt's
-  pointer: its state stores write the files of a version over those of another attempt. That pointer may not name yet
-  what the one that counts does, and the next attempt may go on from it, and lose again. Of such a line all deltas but
-  the last are there by then: it began no later than where a version has one delta alone;
-- it may be committed in another copy of the checkpoint, which another run went on from;
-- an upload may yet become a snapshot, while it is newer than the newest one of the pointer.
-What a later run than the pointer's has written is not ours to judge, however old.
+- a file that the pointer does not name may be of an attempt that lost. Spark may still take that attempt's pointer, as
+  its state stores write the files of a version over those of another attempt. That pointer may not name yet what the
+  one that counts does, and the next attempt may go on from it and lose again. All deltas of such a line but the last
+  are there by then, so it began no later than at a version with a single delta;
+- a file may be committed in another copy of the checkpoint, which another run went on from;
+- an upload that is newer than the pointer's newest snapshot may still become one.
+What a later run than the pointer's has written is never judged, however old it is.
 
 A run that goes back to an older version needs files that are garbage by then. So a collection is announced before it
-looks for fences of later runs: see `run_fences` for why none of both can miss the other.
+looks for fences of later runs: see `run_fences` for why neither can miss the other.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from statestore.recovery.location.shard_files import (
 _LOG = logging.getLogger(__name__)
 _MOST_BESIDE: Final = 16
 _KEPT_FENCES: Final = 16
-"""A run whose fence is gone would take over anew, so the last ones stay."""
+"""The last ones stay: a run whose fence is gone would take over again."""
 
 
 class GarbageFile(NamedTuple):
@@ -58,12 +58,12 @@ class Garbage(NamedTuple):
     """What can be removed of a shard."""
 
     up_to: Written
-    """What makes a version above this, or is of a later run, is none."""
+    """Nothing of a higher version or of a later run is garbage."""
     files: list[GarbageFile]
 
 
 def find_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, retained_versions: int) -> Garbage:
-    """Return what can be removed, given a committed pointer, as the run of this epoch sees it. Raises LocationError."""
+    """Return what the run of this epoch can remove, given a committed pointer. Raises LocationError."""
     entries = location.entries(delta_directory(pointer.shard))
     floor = pointer.needed_since(retained_versions, _count_beside(entries, pointer.version - retained_versions))
 
@@ -72,11 +72,11 @@ def find_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, 
 
     garbage = []
     for entry in entries:
-        # What a writer that was killed has left has the name of what it was to be in front.
+        # The partial file of a killed writer begins with the name that the file was to have.
         written = parse_delta_name(entry.name.rsplit(".", 2)[0] if entry.is_partial else entry.name)
         if is_past(written):
             garbage.append(GarbageFile(entry.name, entry.size_bytes, f"no retained version needs deltas up to {floor}"))
-    # The pointer names older ones until the next is made.
+    # The pointer names older snapshots until the next one is made.
     retained = [snapshot for snapshot in pointer.snapshots if snapshot.version >= floor]
     needed = {snapshot.manifest.name for snapshot in retained}
     for snapshot in retained:
@@ -85,7 +85,7 @@ def find_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, 
         except DurableFileMissingError:
             if snapshot in pointer.snapshots[-2:]:
                 raise
-            # Collected since, by a later pointer than this. What is shared with newer ones stands in theirs, too.
+            # Collected since, with a later pointer. Newer manifests name the files that are shared with them.
             continue
         needed.update(file.durable.name for file in manifest.files)
     for directory in location.directories(snapshot_directory(pointer.shard)):
@@ -95,7 +95,7 @@ def find_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, 
     fences = sorted((fence, entry) for entry in entries if (fence := parse_fence_name(entry.name)) is not None)
     for _, entry in fences[:-_KEPT_FENCES]:
         garbage.append(GarbageFile(entry.name, entry.size_bytes, "a fence long past"))
-    # These last: what they announce, of which all that is left is garbage here too, is removed by then.
+    # These last: what is left of what they announce is garbage here too, and is removed before them.
     for entry in entries:
         if is_past(parse_collection_name(entry.name)):
             garbage.append(GarbageFile(entry.name, entry.size_bytes, "announces a collection that was broken off"))
@@ -105,7 +105,7 @@ def find_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, 
 def _count_beside(entries: Iterable[DurableEntry], version: int) -> int:
     """Return for how many versions before `version` attempts that lost may have built on each other.
 
-    Where version after version had several, that is how the query runs, and garbage must go there too.
+    It has a limit, as garbage must also go where every version has several attempts.
     """
     deltas = Counter(made.version for entry in entries if (made := parse_delta_name(entry.name)) is not None)
     alone = (count for count in range(_MOST_BESIDE) if deltas[version - 1 - count] <= 1)
@@ -126,7 +126,7 @@ def remove_garbage(location: DurableLocation, garbage: Iterable[GarbageFile]) ->
 
 @contextmanager
 def announce_collection(location: DurableLocation, shard: int, garbage: Garbage) -> Iterator[list[str]]:
-    """Announce a removal, and hand out the names there then, which may show that it is not allowed any more."""
+    """Announce a removal, and hand out the names that are there then, which may forbid it."""
     announcement = new_collection_name(shard, *garbage.up_to)
     location.write(announcement, b"")
     try:
@@ -142,7 +142,7 @@ def collect_garbage(location: DurableLocation, pointer: CommitPointer, epoch: in
         return 0
     with announce_collection(location, pointer.shard, garbage) as names:
         if any(fence.epoch > epoch for name in names if (fence := parse_fence_name(name)) is not None):
-            _LOG.info("shard %d: garbage is left to the run that has taken over", pointer.shard)
+            _LOG.info("shard %d: leaving garbage to the run that has taken over", pointer.shard)
             return 0
         remove_garbage(location, garbage.files)
     size_bytes = sum(file.size_bytes for file in garbage.files)

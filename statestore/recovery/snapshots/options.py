@@ -41,7 +41,7 @@ class RecoveryOptions:
     """
 
     def is_overdue(self, deltas_since_snapshot: int) -> bool:
-        """Return whether somebody is to be told that a shard has had no snapshot for so many deltas."""
+        """Return whether so many deltas without a snapshot are to be reported."""
         warn_after = 4 * self.snapshot_every_deltas if self.warn_after_deltas is None else self.warn_after_deltas
         return 0 < warn_after <= deltas_since_snapshot
 

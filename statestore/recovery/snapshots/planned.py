@@ -1,15 +1,15 @@
-"""A snapshot on its way, as files in the shard's local directory.
+"""A snapshot under way, as files in the shard's local directory.
 
     digests.json              checksums of tables that were uploaded: tables never change
-    snapshot-failures         a byte for each time that it went wrong, until a batch counts them
-    last-snapshot-failure     what went wrong last, for people
+    snapshot-failures         a byte for each failure, until a batch counts them
+    last-snapshot-failure     the last failure, for people
     snapshot/checkpoint/      the database, as hard links
     snapshot/plan.json        what it is, where it goes, and which files belong to it
-    snapshot/uploaded.jsonl   what is there already: an upload that was cut off goes on behind it
+    snapshot/uploaded.jsonl   what was uploaded: an interrupted upload goes on after that
     snapshot/result.json      the manifest's file: the upload is complete
 
-Whoever uses them holds the lock that SnapshotUpload takes. Each has a checksum: what is damaged on
-the local disk must not get into a snapshot.
+They are used under the lock that SnapshotUpload takes. Each has a checksum: damage on the local disk must not get into
+a snapshot.
 
     {"digest": BLAKE2b-128 of the JSON in `content`, as hex, "content": str}
 """
@@ -54,11 +54,11 @@ def parse_checked_json(text: str | bytes) -> Any:
             raise FormatError("local file", "its checksum is not that of its content")
         return json.loads(content)
     except MALFORMED as cause:
-        raise FormatError("local file", f"{text[:100]!r} is not one of ours") from cause
+        raise FormatError("local file", f"statestore did not write {text[:100]!r}") from cause
 
 
 def write_checked_json(path: Path, content: Any) -> None:
-    """Write a file such that it is there whole or not at all. Not durably: what is in it can be made again."""
+    """Write a file whole or not at all. Not durably: its content can be made again."""
     partial = path.with_suffix(".partial")
     partial.write_text(checked_json(content), encoding="utf-8")
     os.replace(partial, path)
@@ -92,7 +92,7 @@ class UploadPlan:
     """The size of each file of the checkpoint."""
 
     def fits(self, pointer: CommitPointer) -> bool:
-        """Return whether a pointer can name the snapshot: newer than all it has, of its own history, base retained."""
+        """Return whether a pointer can name the snapshot: newer than all it has, of its history, base retained."""
         newest = pointer.snapshots[-1].version if pointer.snapshots else 0
         place = self.version - pointer.base_version
         written = parse_snapshot_name(self.directory)
@@ -124,7 +124,7 @@ class PlannedSnapshot:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a snapshot that was begun."""
+        """Whether a snapshot was begun."""
         return self._home.exists()
 
     def begin(
@@ -154,7 +154,7 @@ class PlannedSnapshot:
         return plan
 
     def plan(self) -> UploadPlan | None:
-        """Return what waits to be uploaded, or was; None if nothing does. Raises FormatError if that can't be told."""
+        """Return the plan of what waits to be uploaded, or was; None if there is none. Raises FormatError."""
         try:
             plan = UploadPlan(**read_checked_json(self._plan))
             for name in (plan.copy, plan.state_id, *plan.files):
@@ -189,7 +189,7 @@ class PlannedSnapshot:
         write_checked_json(self._result, manifest)
 
     def result(self) -> DurableFile | None:
-        """Return the manifest of the snapshot, None if it is not complete. Raises FormatError if that can't be told."""
+        """Return the manifest's file, None if the snapshot is not complete. Raises FormatError."""
         try:
             return durable_file(read_checked_json(self._result))
         except FileNotFoundError:
@@ -204,18 +204,18 @@ class PlannedSnapshot:
         return SnapshotFigures(finished=1, uploaded_bytes=uploaded_bytes, elapsed_ms=max(0, elapsed_ns) / 1e6)
 
     def note_failure(self, problem: str) -> None:
-        """Remember, for `take_failures` and `last_failure`, that it went wrong once more."""
+        """Remember a failure for `take_failures` and `last_failure`."""
         self.note_problem(problem)
         with open(self._failures, "ab") as failures:
             failures.write(b"!")
 
     def note_problem(self, problem: str) -> None:
-        """Remember, for `last_failure`, what went wrong."""
+        """Remember a failure for `last_failure` alone."""
         entry = f"{time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}: {problem}"
         self._last_failure.write_text(entry[:_MAX_FAILURE_CHARS], encoding="utf-8")
 
     def last_failure(self) -> str | None:
-        """Return when and how it went wrong last on this machine, None if it never did."""
+        """Return when and how it failed last on this machine, None if it never did."""
         try:
             with open(self._last_failure, encoding="utf-8", errors="replace") as file:
                 return file.read(_MAX_FAILURE_CHARS)
@@ -223,7 +223,7 @@ class PlannedSnapshot:
             return None
 
     def take_failures(self) -> int:
-        """Return how often it went wrong since this was last asked."""
+        """Return how often it failed since this was last asked."""
         try:
             count = self._failures.stat().st_size
             self._failures.unlink()
@@ -233,12 +233,12 @@ class PlannedSnapshot:
 
     def clear(self) -> None:
         """Give up the snapshot that is under way; what was uploaded is garbage."""
-        discard(self._home)  # which moves it away first: half of a checkpoint must not stand beside its plan
+        discard(self._home)  # which renames it first: half of a checkpoint must not stand beside its plan
 
     def table_digests(self, plan: UploadPlan) -> dict[str, str]:
-        """Return the checksum of each table of the checkpoint, by name: to recognise them, not to record it."""
+        """Return the checksum of each table of the checkpoint, by name: to recognise it, not to record it."""
         known: dict[str, str] = {}
-        with suppress(FileNotFoundError, FormatError, *MALFORMED):  # all is hashed anew then
+        with suppress(FileNotFoundError, FormatError, *MALFORMED):  # then all tables are hashed again
             known = dict(read_checked_json(self._digests))
         tables = [self.checkpoint / name for name in plan.files if name.endswith(TABLE)]
         return {table.name: known.get(_identity(table)) or file_digest(table) for table in tables}

@@ -1,4 +1,4 @@
-"""What the end of a batch does about snapshots: names the one that was finished, goes on with one, or begins one."""
+"""What the end of a batch does about snapshots: names a finished one, goes on with one, or begins one."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from statestore.recovery.snapshots.upload import SnapshotUpload
 
 _LOG = logging.getLogger(__name__)
 _collected_up_to: dict[Path, int] = {}
-"""By shard directory, the version up to which this process has collected what is not needed."""
+"""By shard directory, the version up to which this process has collected garbage."""
 
 
 def snapshot_is_due(pointer: CommitPointer, options: RecoveryOptions) -> bool:
-    """Return whether so much was committed since the newest snapshot that it is time for another."""
+    """Return whether enough was committed since the newest snapshot for another one."""
     since = pointer.deltas_since_snapshot
     return (
         len(since) >= options.snapshot_every_deltas
@@ -49,8 +49,8 @@ class SnapshotStep:
     def take(self, committed: CommitPointer, copy: LocalCopy | None) -> tuple[CommitPointer, SnapshotFigures]:
         """Return the batch's pointer, with a snapshot if one was finished; begin or go on with one where it is time.
 
-        `copy` is at the pointer that the batch was opened at. What goes wrong does not fail the batch, which is in its
-        delta, but raises SnapshotOverdueError if there are more deltas than may be.
+        `copy` is at the pointer that the batch was opened at. A failure does not fail the batch, which is in its delta.
+        Raises SnapshotOverdueError if more deltas are without a snapshot than the options allow.
         """
         committed, figures = self._step(committed, copy)
         limit = self.options.most_deltas
@@ -76,7 +76,7 @@ class SnapshotStep:
             with SnapshotUpload.held(self.location, self.local, self.shard_dir, wait_s) as upload:
                 if upload is None:
                     return committed, SnapshotFigures()
-                # First of all: what is begun now may fail at once.
+                # Before anything is begun, which may fail at once.
                 failed = upload.planned.take_failures()
                 pointer, figures = self._go_on(upload, committed, copy if due else None)
                 return pointer, figures._replace(failed=failed)
@@ -87,7 +87,7 @@ class SnapshotStep:
             return committed, SnapshotFigures(failed=1)
 
     def _wait(self, committed: CommitPointer) -> tuple[CommitPointer, SnapshotFigures]:
-        """Return the pointer with the snapshot that is under way, once its upload has ended well."""
+        """Return the pointer with the snapshot that is under way, once its upload has succeeded."""
         _LOG.warning("%s. Waiting for the one that is under way", self._overdue_message(committed))
         try:
             with SnapshotUpload.held(self.location, self.local, self.shard_dir, None) as upload:
@@ -131,7 +131,7 @@ class SnapshotStep:
 
     @property
     def _has_garbage(self) -> bool:
-        """Whether files are no longer needed that were when this process last collected."""
+        """Whether there is more garbage than when this process last collected."""
         return self.pointer.needed_since(self.options.retained) > _collected_up_to.get(self.shard_dir, 0)
 
     def _go_on(
@@ -164,7 +164,7 @@ class SnapshotStep:
         return pointer, planned.figures(manifest)
 
     def _plan(self, planned: PlannedSnapshot) -> UploadPlan | None:
-        """Return what is under way if the pointer can come to name it; else clear it away."""
+        """Return the plan under way if the pointer can name it later; else remove it."""
         try:
             plan = planned.plan()
             if plan is not None and plan.fits(self.pointer):
@@ -178,8 +178,8 @@ class SnapshotStep:
     def _collect_garbage(self) -> None:
         try:
             collect_garbage(self.location, self.pointer, self.epoch, self.options.retained)
-            # What attempts that lost may need still is looked at again when the next snapshot is needed no longer.
+            # What attempts that lost may still need is looked at again when no version needs the next snapshot.
             _collected_up_to[self.shard_dir] = self.pointer.needed_since(self.options.retained)
         except (LocationError, RecoveryError) as failure:
-            # Nothing but space is lost, and the next batch tries again.
-            _LOG.warning("shard %d: garbage is left where it is: %s", self.pointer.shard, failure)
+            # Only space is lost, and the next batch tries again.
+            _LOG.warning("shard %d: garbage stays where it is: %s", self.pointer.shard, failure)

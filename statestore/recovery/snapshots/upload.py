@@ -1,10 +1,10 @@
 """Uploads snapshots beside the batches, in a thread.
 
 A batch begins a snapshot of the version that it was opened at, which is committed, and goes on. A later batch finds the
-result and names it in its commit pointer. Until a pointer that Spark keeps does so, the result stays.
+result and names it in its commit pointer. The result stays until a pointer that Spark keeps names it.
 
-`snapshot.lock` in the shard's local directory is held (flock) by whoever works on the files of a PlannedSnapshot: a
-task at the end of a batch, then the thread that it starts.
+A task at the end of a batch, and then the thread that it starts, holds `snapshot.lock` in the shard's local directory
+(flock) while it works on the files of a PlannedSnapshot.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _running: dict[Path, RunningThread] = {}
 
 
 class SnapshotUpload:
-    """The right to work on a shard's snapshot, until the end of `held` or of the thread that `start` starts."""
+    """The right to work on a shard's snapshot until the end of `held`, or of the thread that `start` starts."""
 
     def __init__(self, location: DurableLocation, local: LocalDirectory, shard_dir: Path, lock: FileLock) -> None:
         self.planned = PlannedSnapshot(shard_dir)
@@ -48,7 +48,7 @@ class SnapshotUpload:
     def held(
         cls, location: DurableLocation, local: LocalDirectory, shard_dir: Path, wait_s: float | None
     ) -> Iterator[SnapshotUpload | None]:
-        """Hand out the upload, None if one is at work; that of this process is waited for, up to `wait_s`."""
+        """Hand out the upload, None if another one is at work, after waiting up to `wait_s` for this process's own."""
         thread = _running.get(shard_dir)
         if thread is not None:
             thread.join(wait_s)
@@ -78,7 +78,7 @@ class SnapshotUpload:
             except _ProcessEndsError:
                 _LOG.info("shard %d: the upload of a snapshot goes on in another process", pointer.shard)
             except (StateStoreError, OSError) as failure:
-                # No harm is done: the deltas are there. A later batch takes it up again.
+                # No harm is done: the deltas are there. A later batch continues it.
                 _LOG.warning("shard %d: no snapshot yet after version %d: %s", pointer.shard, pointer.version, failure)
                 self._note_failure(failure)
             except Exception as failure:
@@ -94,7 +94,7 @@ class SnapshotUpload:
         _running[shard_dir] = thread
 
     def _note_failure(self, failure: Exception) -> None:
-        # It was logged, and the disk may be what failed.
+        # The failure was logged, and the disk may be what failed.
         with suppress(OSError):
             self.planned.note_failure(str(failure) or repr(failure))
 
@@ -112,7 +112,7 @@ class SnapshotUpload:
             durable = reused.get(name)
             if durable is None:
                 path = planned.checkpoint / name
-                # Of the file as it is now: a checksum that was kept serves to recognise tables only.
+                # Of the file as it is now: the saved checksums only serve to recognise tables.
                 durable = DurableFile(f"{plan.directory}/{name}", path.stat().st_size, file_digest(path))
                 self._location.write_file(durable.name, path)
                 planned.note_upload(durable)
@@ -145,15 +145,15 @@ class SnapshotUpload:
                 note_damaged_snapshot(self.planned.shard_dir, base.manifest.name)
         directories = {file.name.rpartition("/")[0] for file in candidates}
         there = {(e.name, e.size_bytes) for directory in directories for e in self._location.entries(directory)}
-        # One that was deleted or cut meanwhile is uploaded again.
+        # A file that was deleted or cut meanwhile is uploaded again.
         known = {(file.size_bytes, file.digest): file for file in candidates if (file.name, file.size_bytes) in there}
-        # Only tables are worth sharing: what else there is is small, and better there twice.
+        # Only tables are shared: the other files are small.
         digests = self.planned.table_digests(plan)
         found = {name: known.get((plan.files[name], check)) for name, check in digests.items()}
         return {name: durable for name, durable in found.items() if durable is not None}
 
     def _check_tables(self, plan: UploadPlan, names: Sequence[str]) -> None:
-        """Raise LocalStateCorruptedError, and have the copy rebuilt, if a table that snapshots would keep is bad."""
+        """Raise LocalStateCorruptedError, and have the copy rebuilt, if a table can't be read."""
         checkpoint, shard_dir = self.planned.checkpoint, self.planned.shard_dir
         damaged = self._local.unreadable_tables([checkpoint / name for name in names], checkpoint.with_name("checked"))
         if damaged:
@@ -164,11 +164,11 @@ class SnapshotUpload:
 
 
 class _ProcessEndsError(Exception):
-    """Python is about to end, and waits for what its threads have begun."""
+    """Python is about to end, and waits for its threads."""
 
 
 def _in_parallel(pool: Executor, upload: Callable[[str], SnapshotFile], names: Iterable[str]) -> Iterator[SnapshotFile]:
-    """Yield what `upload` makes of each name, in order, with no more of them begun than are worked on."""
+    """Yield what `upload` returns for each name, in order; it begins no more uploads than the pool has threads."""
     uploads: deque[Future[SnapshotFile]] = deque()
     for name in names:
         if len(uploads) == _PARALLEL_UPLOADS:
