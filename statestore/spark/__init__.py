@@ -9,7 +9,7 @@ recommendation, query_settings, python_daemon
                 how Spark is set up
 code_on_workers whether workers can run the code of a topology
 sessions        classic ones and those of Spark Connect, whose server touches the state location
-query_failure   what the driver is told of an error in a worker; error_record: an error as JSON, and back
+query_failure   how an error in a worker reaches the driver, as JSON or in the text of Spark's error
 spark_versions  what differs between versions of Spark
 datasource      state as rows; its `reader`: the same as a call
 kafka_sink      exactly once to Kafka
@@ -20,7 +20,7 @@ Imports all layers below; nothing imports it. Start at `shards/shard_call`, then
 
 # Before all that asks Spark for what an older one does not have.
 import statestore.spark.spark_versions as _spark_versions  # noqa: F401  # isort: split
-from statestore.spark.checkpoints.checkpoint_pointers import committed_options, committed_pointers_option, read_pointers
+from statestore.spark.checkpoints.checkpoint import committed_options, committed_pointers_option, read_pointers
 from statestore.spark.checkpoints.rescale import rescale
 from statestore.spark.dataframes.dataframe_middleware import with_middleware
 from statestore.spark.dataframes.dataframe_streams import DataFrameStreams

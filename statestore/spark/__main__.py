@@ -16,11 +16,10 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from statestore.errors import StateStoreError
-from statestore.spark.checkpoints.checkpoint_pointers import recorded_pointers
-from statestore.spark.checkpoints.source_offsets import read_source_offsets
+from statestore.spark.checkpoints.checkpoint import read_source_offsets, recorded_pointers
 
 _JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM that lives for seconds: half the time of one that optimises its code."""
+"""For a JVM that lives for seconds: it takes half the time."""
 _SETTINGS: Final[dict[str, Any]] = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
 
@@ -38,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "--batch-id", type=int, metavar="N", help="a batch that Spark retains (default: the last committed one)"
         )
     chosen = parser.parse_args(arguments)
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", _JVM)  # who has set options of Java knows why
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", _JVM)
     settings = {} if "SPARK_REMOTE" in os.environ else _SETTINGS  # a server of Spark Connect has its own
     spark = SparkSession.builder.appName("statestore").config(map=settings).getOrCreate()
     try:

@@ -1,9 +1,9 @@
-"""Whether the code of a topology gets to Spark's workers: it is pickled, and modules are imported there by their names.
+"""Checks whether Spark's workers can load the code of a topology, which is pickled.
 
-A class of a module is pickled as its name, so a worker must be able to import that; one of `__main__`, of a notebook or
-within a function travels whole. In local mode workers are children of this process, so they can be asked: an
-interpreter like theirs is. What is installed on the machines of a cluster can't be known here: there it is a warning.
-A server of Spark Connect is asked, in a task: it need not have what is installed here either.
+A class of a module is pickled by name, so workers must be able to import the module; classes of `__main__`, of a
+notebook or within a function are pickled whole. In local mode an interpreter like the workers' is asked. With Spark
+Connect a task on the server is asked. What the machines of a cluster have installed can't be known here, so missing
+modules are only a warning.
 """
 
 from __future__ import annotations
@@ -35,16 +35,15 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _SUBIMPORT: Final = (cloudpickle.subimport.__module__, cloudpickle.subimport.__name__)
-"""What cloudpickle calls for a module that code refers to."""
+"""What cloudpickle calls to load a module that code refers to."""
 _MAX_OPCODES: Final = 200_000
 _MAX_DEPTH: Final = 8
 _MAX_CHILDREN: Final = 200
-_ASK_TIMEOUT_S: Final = 20
 _ASK: Final = (
     "import sys; from importlib.util import find_spec; print(*(name for name in sys.argv[1:] if not find_spec(name)))"
 )
 _SESSION_FILES: Final = "SPARK_JOB_ARTIFACT_UUID"
-"""In a worker, the name of the directory that has what was sent to its session, or that of what all have."""
+"""In a worker, names the directory with the files sent to its session, or with those of all sessions."""
 _FILES_OF_ALL: Final = "default"
 _OF_EVERY_WORKER: Final = (__name__.partition(".")[0], "pyspark")
 _INSTALLED: Final = tuple(
@@ -54,19 +53,19 @@ _INSTALLED: Final = tuple(
 )
 _ISOLATION: Final = "spark.sql.artifact.isolation.enabled"
 _SENT: Final = (
-    "module %r, of %s, was sent to this session with addArtifacts. Spark 4.1 to 4.3 have no such files in tasks of "
-    "streaming queries, unless " + _ISOLATION + " was set to false before they were sent"
+    "module %r, of %s, was sent to this session with addArtifacts. Spark 4.1 to 4.3 don't give such files to the tasks "
+    "of streaming queries, unless " + _ISOLATION + " was false when they were sent"
 )
 
 
 def check_code_on_workers(topology: Topology, handling: FailureHandling, spark: SparkSession) -> None:
-    """Raise NotPicklableError or ModuleNotOnWorkersError for what can't travel; log the latter on classic clusters."""
+    """Raise NotPicklableError or ModuleNotOnWorkersError; on classic clusters, log the latter as a warning."""
     parts = _pickled_parts(topology, handling)
     if is_connect(spark):
         modules = own_modules(parts, _is_in_every_python)
         if modules:
             _check_at_server(modules, spark)
-    elif modules := own_modules(parts):
+    elif modules := own_modules(parts, _is_installed):
         _check_classic(modules, spark.sparkContext)
 
 
@@ -78,7 +77,7 @@ def _check_at_server(modules: Mapping[str, str], spark: SparkSession) -> None:
 
 
 def modules_missing_here(modules: Iterable[str]) -> tuple[list[str], list[str]]:
-    """In a task of a server, return which modules can't be found, and which were sent to this session alone."""
+    """In a task on the server, return which modules are missing, and which were sent to this session alone."""
     session = os.environ.get(_SESSION_FILES, _FILES_OF_ALL)
     missing, sent = [], []
     for name in modules:
@@ -112,9 +111,8 @@ def _refuse(missing: Iterable[str], modules: Mapping[str, str]) -> None:
         raise ModuleNotOnWorkersError(module, part=modules[module])
 
 
-def own_modules(pickled: Iterable[tuple[str, bytes]], is_there: Callable[[str], bool] | None = None) -> dict[str, str]:
-    """Return the top modules that pickled parts import, each with one such part, but those that `is_there` knows."""
-    is_there = is_there or _is_installed
+def own_modules(pickled: Iterable[tuple[str, bytes]], is_there: Callable[[str], bool]) -> dict[str, str]:
+    """Return the top modules that pickled parts import, each with one such part, without those that `is_there`."""
     found: dict[str, str] = {}
     for part, data in pickled:
         for name in imported_modules(data):
@@ -125,7 +123,7 @@ def own_modules(pickled: Iterable[tuple[str, bytes]], is_there: Callable[[str], 
 
 
 def imported_modules(pickled: bytes) -> set[str]:
-    """Return the modules that loading a pickle imports. Of a very large one, those that its beginning names."""
+    """Return the modules that loading a pickle imports; of a very large pickle, those named at its beginning."""
     found: set[str] = set()
     memo: list[Any] = []
     pushed: list[Any] = [None, None]  # the last two objects: a text as it is, a global as (module, name)
@@ -173,32 +171,30 @@ def _parts(topology: Topology, handling: FailureHandling) -> Iterator[tuple[str,
 
 
 def _is_installed(module: str) -> bool:
-    """Return whether a module is Python's, installed, or this package: what a worker has that has us."""
+    """Return whether a module is Python's, installed, or this package: a worker that has us has it, too."""
     if module in sys.builtin_module_names or module in _OF_EVERY_WORKER:
         return True
     return any(place.startswith(_INSTALLED) or place in ("built-in", "frozen") for place in _places(module))
 
 
 def _is_in_every_python(module: str) -> bool:
-    """Return whether a module is Python's, wherever that is, or one that any worker has."""
+    """Return whether a module is Python's, on any machine, or one that every worker has."""
     return module in sys.stdlib_module_names or module in _OF_EVERY_WORKER
 
 
 def _places(module: str) -> list[str]:
-    """Return the file or directories that a module is from; none if that is not known."""
+    """Return the file and directories of a module; none if they are unknown."""
     spec = getattr(sys.modules.get(module), "__spec__", None)
     return [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or ())]
 
 
 @lru_cache(maxsize=64)
 def _missing(modules: frozenset[str], python: str, path: str) -> frozenset[str]:
-    """Return which modules a worker can't import: an interpreter like its own says so, from where workers run."""
+    """Return which modules an interpreter like the workers' can't import."""
     command = [python, "-c", _ASK, *sorted(modules)]
     environment = {**os.environ, "PYTHONPATH": path}
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=True, env=environment, timeout=_ASK_TIMEOUT_S
-        )
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=20)
     except (OSError, subprocess.SubprocessError) as cause:
         _LOG.debug("%s can't be asked for modules: %s", python, cause)
         return frozenset()
@@ -206,7 +202,7 @@ def _missing(modules: frozenset[str], python: str, path: str) -> frozenset[str]:
 
 
 def _culprit(whole: Any) -> str:
-    """Return the way to the innermost thing that can't be pickled, as code writes it; empty if it is the whole."""
+    """Return the path, as in code, to the innermost object that can't be pickled; empty if it is the whole."""
     path = ""
     for _ in range(_MAX_DEPTH):
         for step, child in islice(_children(whole), _MAX_CHILDREN):
@@ -219,7 +215,7 @@ def _culprit(whole: Any) -> str:
 
 
 def _children(whole: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what is in an object that is pickled with it, and how it is reached."""
+    """Yield the objects that are pickled with an object, each with the step to it."""
     if isinstance(whole, ModuleType):
         return
     if isinstance(whole, partial):

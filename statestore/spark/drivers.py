@@ -1,7 +1,7 @@
 """Two thin drivers of the shard call, one for each of Spark's entry points for stateful Python.
 
-Spark's state holds one string per shard, the commit pointer. Spark groups by shard, so each driver is called once per
-shard and micro-batch: with the shard's input or, if a punctuator on the wall clock is due, by Spark's timers without.
+Spark's state holds one string per shard, the commit pointer. Spark groups by shard, so it calls a driver once per shard
+and micro-batch: with the shard's input, or without any if a punctuator on the wall clock is due.
 """
 
 from __future__ import annotations
@@ -35,14 +35,13 @@ _SIMPLIFIED = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _SIMPLIFIED_VARIABLE = "SPARK_SIMPLIFIED_TRACEBACK"
 _COLLECTED_BYTES = 16 << 20
 _FRAME_BYTES = 4 << 20
-"""Of output that goes to Spark together: each frame costs some milliseconds, whatever is in it."""
+"""Of output in one frame: a frame costs some milliseconds, whatever its size."""
 
 
 def through_transform_with_state(packed: DataFrame, call: ShardCall) -> DataFrame:
     """Run the shard call through transformWithStateInPandas."""
-    # Without timers Spark does not tell the processor what the time of the batch is. This is the same time.
-    # Spark writes a time into the code that it generates, which it would compile anew for each batch: of a function
-    # with a lambda it generates none.
+    # Without timers Spark does not tell the processor the batch's time; this is the same time. As a constant in
+    # generated code Spark would compile it for each batch; for functions with a lambda it generates none.
     timed = packed.withColumn(_NOW, f.transform(f.array(f.current_timestamp()), f.unix_millis)[0])
     time_mode = "processingTime" if call.wall_clock else "none"
     grouped, processor = timed.groupBy("route"), light_processor(call)
@@ -54,8 +53,8 @@ def through_transform_with_state(packed: DataFrame, call: ShardCall) -> DataFram
 def _environment_of_other_functions(spark: SparkSession) -> Iterator[None]:
     """Give functions that are made meanwhile the environment that Spark gives to mapInArrow.
 
-    Workers of another environment have a daemon of their own, which imports all once more. Spark 4.2 tells every
-    function on Arrow by such a variable to shorten tracebacks, but not transformWithState.
+    Workers with another environment get a daemon of their own, which imports everything again. Spark 4.2 sets a
+    variable that shortens tracebacks for every function on Arrow, but not for transformWithState.
     """
     environment = None if is_connect(spark) else spark.sparkContext.environment
     if environment is None or spark.conf.get(_SIMPLIFIED) != "true" or _SIMPLIFIED_VARIABLE in environment:
@@ -75,7 +74,7 @@ def through_apply_in_pandas_with_state(packed: DataFrame, call: ShardCall) -> Da
     def run_shard(key: tuple[int], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         recorded = state.get[0] if state.exists else None
         now_ms = state.getCurrentProcessingTimeMs()
-        # Called for a timeout, there is one frame without rows.
+        # At a timeout there is one frame without rows.
         blobs = (blob for frame in frames for blob in frame["blob"])
         result = yield from collected.bound(_frames(call, key[0], blobs, recorded, now_ms))
         state.update((result.pointer,))
@@ -88,11 +87,11 @@ def through_apply_in_pandas_with_state(packed: DataFrame, call: ShardCall) -> Da
 
 
 class CollectedOutput:
-    """Bounds what Spark collects of applyInPandasWithState's output before it takes it, for all shards of a task.
+    """Bounds how much output of applyInPandasWithState Spark collects before it takes it, for all shards of a task.
 
-    Spark puts it into one Arrow batch until that has more than `max_rows` rows, whatever their size: with blobs that is
-    all that a task puts out, and more than 2 GiB of it fails. So rows of nulls fill the batch up after some MB. They
-    cost a few ms, and who reads the output leaves them out. `max_rows` of 0 or less is Spark's word for no bound.
+    Spark collects more than `max_rows` rows in one Arrow batch, whatever their size: of blobs, all output of a task. It
+    fails beyond 2 GiB. So after some MB rows of nulls fill the batch up. They cost a few ms, and `unpack` drops them.
+    `max_rows` of 0 or less means no bound, as in Spark's setting.
     """
 
     def __init__(self, max_rows: int) -> None:
@@ -100,7 +99,7 @@ class CollectedOutput:
         self._waiting_bytes = 0
 
     def bound(self, frames: Generator[pd.DataFrame, None, ShardResult]) -> Generator[pd.DataFrame, None, ShardResult]:
-        """Yield the frames of a shard, and some that fill up Spark's batches; return what `frames` returns."""
+        """Yield the frames of a shard, and frames of nulls between them; return what `frames` returns."""
         with closing(frames):
             while True:
                 try:
@@ -117,14 +116,14 @@ class CollectedOutput:
 
 
 def light_processor(call: ShardCall) -> StatefulProcessor:
-    """Return a processor that imports nothing of this package, nor of the topology's, before it is given rows.
+    """Return a processor that imports neither this package nor the topology's modules before it is given rows.
 
-    At the start of a query Spark asks a new Python process on the driver which state variables it has, and plans the
-    first batch after that: what is imported there is waited for.
+    At the start of a query Spark asks a new Python process on the driver for the state variables, and plans the first
+    batch only then: it would wait for the imports.
     """
     pickled_call: bytes = cloudpickle.dumps(call)  # type: ignore[no-untyped-call]
 
-    # What is defined in a function travels as its code, not as the name of a module to import.
+    # A class that is defined in a function is pickled as its code, not as the name of a module to import.
     class ShardProcessor(StatefulProcessor):
         def init(self, handle: StatefulProcessorHandle) -> None:
             self._handle = handle
@@ -139,7 +138,7 @@ def light_processor(call: ShardCall) -> StatefulProcessor:
             yield from self._of_rows().expired_timer(key[0], timerValues.getCurrentProcessingTimeInMs(), fired_ms)
 
         def close(self) -> None:
-            """Nothing to let go of: what a shard call opens it closes, also after a failure."""
+            """Do nothing: a shard call closes what it opens, even after a failure."""
 
         def _of_rows(self) -> Any:
             if self._shards is None:
@@ -153,7 +152,7 @@ def light_processor(call: ShardCall) -> StatefulProcessor:
 
 
 def load_call(pickled: bytes) -> ShardCall:
-    """Return a call that was pickled. Raises ModuleNotOnWorkersError if this worker lacks a module of it."""
+    """Return a pickled call. Raises ModuleNotOnWorkersError if this worker lacks a module of it."""
     with sentence_first():
         try:
             call: ShardCall = cloudpickle.loads(pickled)
@@ -163,7 +162,7 @@ def load_call(pickled: bytes) -> ShardCall:
 
 
 class StateOfShards:
-    """Runs the call of each shard that a task has, with the pointer and the timers that Spark's state has of it."""
+    """Calls each shard of a task with its pointer and timers from Spark's state."""
 
     def __init__(self, call: ShardCall, handle: StatefulProcessorHandle, pointer: ValueState) -> None:
         self._call = call
@@ -171,13 +170,13 @@ class StateOfShards:
         self._pointer = pointer
 
     def input_rows(self, route: Any, rows: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        """Yield what the call puts out that is given these rows."""
+        """Yield the call's output for these rows."""
         first = next(rows)
         now_ms = int(first[_NOW].iloc[0])
         yield from self._run(route, (blob for frame in chain([first], rows) for blob in frame["blob"]), now_ms)
 
     def expired_timer(self, route: Any, now_ms: int, fired_ms: int) -> Iterator[pd.DataFrame]:
-        """Yield what the call puts out at a time that it has asked for: `fired_ms`, the time of the timer."""
+        """Yield the call's output for a timer, which was set for `fired_ms`."""
         yield from self._run(route, (), now_ms, fired_ms)
 
     def _run(
@@ -190,9 +189,9 @@ class StateOfShards:
             self._wake_up_at(result.wake_up_ms, fired_ms)
 
     def _wake_up_at(self, time_ms: int | None, fired_ms: int | None) -> None:
-        """Leave one timer, at this time. One that is due is deleted, so that a batch calls no shard twice.
+        """Leave one timer, at this time. Others are deleted even if due, so that a batch calls no shard twice.
 
-        The one that has fired Spark deletes itself, and warns of each that it does not find.
+        Spark itself deletes the one that has fired, and would warn if it did not find it.
         """
         waiting = set(self._handle.listTimers())
         for timer_ms in waiting - {time_ms, fired_ms}:
@@ -204,13 +203,13 @@ class StateOfShards:
 def _frames(
     call: ShardCall, route: Any, blobs: Iterable[bytes], recorded: str | None, now_ms: int
 ) -> Generator[pd.DataFrame, None, ShardResult]:
-    """Yield the call's output in frames, the last of which has its figures; return what to record."""
+    """Yield the call's output in frames, with its figures in the last one; return its result."""
     with sentence_first(), closing(call.run(int(route), blobs, recorded, _query_id(), now_ms)) as run:
         return (yield from in_frames(run))
 
 
 def in_frames(run: Generator[bytes, None, ShardResult]) -> Generator[pd.DataFrame, None, ShardResult]:
-    """Yield a call's output blobs in frames of some MB, the last of which has its figures; return its result."""
+    """Yield a call's output blobs in frames of some MB, with its figures in the last one; return its result."""
     held: list[bytes | None] = []
     held_bytes = 0
     while True:
@@ -224,7 +223,7 @@ def in_frames(run: Generator[bytes, None, ShardResult]) -> Generator[pd.DataFram
             held, held_bytes = [], 0
         held.append(blob)
         held_bytes += len(blob)
-    # The last blobs wait for the figures: a frame of their own would cost as much as one with blobs.
+    # The last blobs wait for the figures, which would cost as much in a frame of their own.
     yield _frame(held or [None], result.figures.to_json())
     return result
 

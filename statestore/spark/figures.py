@@ -1,10 +1,10 @@
-"""Figures of every batch, on Spark's own way to the driver: observed metrics.
+"""Figures of every batch, which reach the driver as Spark's observed metrics.
 
     shard call ── ShardFigures, as JSON beside its last blob ──> observe(a list of them) ──> StreamingQueryProgress
 
-So they count what counts for Spark: of several attempts of a task the one that it took. Each `stateful()` operator has
-metrics of its own, named by its state, since names must be unique in a query. It is a list that is observed, and sums
-are made of it in Python, because every aggregate costs Spark milliseconds of planning and compiling, in each batch.
+So they count what Spark counts: of several attempts at a task, the one that succeeded. Names must be unique in a query,
+so each `stateful()` operator has metrics named by its state. Spark observes a list, and Python adds it up: every
+aggregate would cost Spark milliseconds of planning and compiling in each batch.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from statestore.errors.state import LocationSharedError
 from statestore.recovery.commit.figures import CommitFigures, F, SizeFigures, StoreFigures, total
 
 FIGURES: Final = "figures"
-"""The column that has the figures of a shard as JSON, once for each shard call, else null."""
+"""The column of a shard's figures as JSON: in one row of each shard call, else null."""
 METRICS_PREFIX: Final = "statestore-"
-"""Behind it, the name of observed metrics has the id of the state."""
+"""The name of observed metrics is this and the id of the state."""
 _DUPLICATE: Final = "DUPLICATED_METRICS_NAME"
-"""What Spark calls it if a state has two operators in one query."""
+"""Spark's condition for two operators with one state in a query."""
 
 
 class RecordFigures(NamedTuple):
     """What went through the topology."""
 
     process_total: int = 0
-    """Records that came in, with those dropped."""
+    """Records that came in, including those dropped."""
     dropped_records_total: int = 0
     """Records that no serde could read, left out by FailureHandling.deserialization."""
     punctuate_total: int = 0
@@ -46,20 +46,20 @@ class RecordFigures(NamedTuple):
     refused_records_total: int = 0
     """Records that interceptors refused, left out by FailureHandling.refusal."""
     failed_records_total: int = 0
-    """Records that processors failed on or sinks could not write, left out by what FailureHandling says."""
+    """Records that processors failed on or sinks could not write, left out as FailureHandling says."""
     dead_letters_total: int = 0
-    """Of all that was left out, what was put out as a dead letter."""
+    """Records that were left out and put out as dead letters."""
 
 
 class TimeFigures(NamedTuple):
     """Where the time of the shard calls went. Calls run side by side, so a sum may exceed the batch's duration."""
 
     open_ms: float = 0.0
-    """To have the shard at the version it was committed at; with the time of a restore."""
+    """To bring the shard to its committed version; includes restores."""
     process_ms: float = 0.0
     """In the topology, without waiting for Spark."""
     commit_ms: float = 0.0
-    """To write the delta, and for what is to be done about snapshots."""
+    """To write the delta, and to begin or finish snapshots."""
     upgrade_ms: float = 0.0
     """To move entries of older formats that no record touches."""
     close_ms: float = 0.0
@@ -78,13 +78,13 @@ class CallFigures(CommitFigures):
 
 
 _BY_STORE: Final[Mapping[str, Any]] = {"stores": StoreFigures, "sizes": SizeFigures}
-"""The figures of a call that are of each store."""
+"""The fields of CallFigures that are mappings from stores to figures."""
 _BY_NAME: Final = ("failures", "counted")
-"""Those that are numbers by names."""
+"""Those that are mappings from other names to numbers."""
 _TOPICS: Final[Mapping[str, Any]] = {
     topic.name: topic.default_factory for topic in fields(CallFigures) if topic.name not in (*_BY_STORE, *_BY_NAME)
 }
-"""The figures of a call by the names that they have there, without those by names of a query's own."""
+"""All others, each with its class."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,35 +95,13 @@ class ShardFigures(CallFigures):
     version: int
     """The version of the shard that the batch commits; it grows by one with each batch that changes the shard."""
 
-    @classmethod
-    def of(
-        cls,
-        shard: int,
-        version: int,
-        records: RecordFigures,
-        times: TimeFigures,
-        commit: CommitFigures,
-        failures: Mapping[str, int] | None = None,
-        counted: Mapping[str, int] | None = None,
-    ) -> ShardFigures:
-        """Return what was counted of a shard's batch at its different places, together."""
-        return cls(
-            shard=shard,
-            version=version,
-            records=records,
-            times=times,
-            failures=failures or {},
-            counted=counted or {},
-            **vars(commit),
-        )
-
     @property
     def elapsed_ms(self) -> float:
-        """What the shard call took, without waiting for Spark."""
+        """How long the shard call took, without waiting for Spark."""
         return sum(self.times)
 
     def to_json(self) -> str:
-        """Return them as a JSON object of objects; what is zero is left out."""
+        """Return a JSON object of objects, without zeros."""
         found: dict[str, Any] = {"shard": self.shard, "version": self.version}
         found.update((name, _not_zero(getattr(self, name))) for name in _TOPICS if any(getattr(self, name)))
         found.update((name, dict(getattr(self, name))) for name in _BY_NAME if getattr(self, name))
@@ -134,7 +112,7 @@ class ShardFigures(CallFigures):
 
     @classmethod
     def from_json(cls, text: str) -> ShardFigures:
-        """Return the figures that `to_json` gave."""
+        """Return the figures that `to_json` wrote."""
         found = json.loads(text)
         topics = {name: kind(**found.get(name, {})) for name, kind in _TOPICS.items()}
         for topic, kind in _BY_STORE.items():
@@ -152,20 +130,19 @@ class BatchFigures(CallFigures):
     query_name: str | None
     batch_id: int
     timestamp: str
-    """When Spark began the batch, as it writes it (ISO 8601, UTC)."""
+    """When Spark began the batch, as Spark writes it (ISO 8601, UTC)."""
     duration_ms: int
-    """What the whole batch took, with all that is not this operator's."""
+    """How long the whole batch took, other operators included."""
     state_id: str
     state_location: str
     shards: tuple[ShardFigures, ...]
-    """Of each shard that was called: because of records, or of a punctuation by the wall clock that was due."""
+    """Each shard that was called, because it had records or a punctuation by the wall clock was due."""
 
     def __post_init__(self) -> None:
-        # The class is frozen for who has one; whatever else it was given, its sums are those of its shards.
+        # The sums are always those of the shards. A frozen class has no other way to set them.
         vars(self).update(_sums(self.shards))
 
     def __str__(self) -> str:
-        """One line that says what the batch did."""
         query = f"query {self.query_name or self.query_id}, batch {self.batch_id}"
         records, slowest, changed = self.records, self.slowest, total(StoreFigures, self.stores.values())
         if slowest is None:
@@ -213,7 +190,7 @@ class BatchFigures(CallFigures):
 
 
 def observe_figures(output: DataFrame, state_id: str, state_location: str) -> DataFrame:
-    """Observe the figures in what shard calls put out. Raises LocationSharedError for two operators of one state."""
+    """Observe the figures in the output of shard calls. Raises LocationSharedError for two operators of one state."""
     try:
         return output.observe(
             METRICS_PREFIX + state_id,
@@ -227,7 +204,7 @@ def observe_figures(output: DataFrame, state_id: str, state_location: str) -> Da
 
 
 def batch_figures(progress: StreamingQueryProgress) -> list[BatchFigures]:
-    """Return the figures of each `stateful()` operator in a progress of a query, as listeners and the query have it.
+    """Return the figures of each `stateful()` operator in a query's progress, as a listener or the query has it.
 
     Empty for a trigger that ran no batch, and for queries without such an operator.
     """
@@ -239,7 +216,7 @@ def batch_figures(progress: StreamingQueryProgress) -> list[BatchFigures]:
 
 
 def _by_name(metrics: Row) -> dict[str, Any]:
-    """Return observed metrics by their names: of a query of Spark Connect they come as `values` and their `schema`."""
+    """Return observed metrics by name. A query of Spark Connect has them as `values` and their `schema`."""
     found = metrics.asDict()
     if found.keys() != {"values", "schema"}:
         return found
@@ -247,7 +224,7 @@ def _by_name(metrics: Row) -> dict[str, Any]:
 
 
 def _batch_figures(progress: StreamingQueryProgress, state_id: str, metrics: Mapping[str, Any]) -> BatchFigures:
-    # Spark runs a task again if its output was lost, and then has its figures twice. They are the same.
+    # If Spark loses a task's output, it runs the task again and has the same figures twice.
     found = (ShardFigures.from_json(shard) for shard in metrics["shards"])
     shards = {(figures.shard, figures.version, figures.records): figures for figures in found}.values()
     return BatchFigures(
@@ -264,14 +241,14 @@ def _batch_figures(progress: StreamingQueryProgress, state_id: str, metrics: Map
 
 
 def _sums(calls: Collection[ShardFigures]) -> dict[str, Any]:
-    """Return the fields of the CallFigures of all; stores that nothing was written to are left out."""
+    """Return the sums of the calls' figures as fields of CallFigures."""
     sums = {name: total(kind, (getattr(call, name) for call in calls)) for name, kind in _TOPICS.items()}
     for name in _BY_NAME:
         by_name: Counter[str] = Counter()
         for call in calls:
             by_name.update(getattr(call, name))
         sums[name] = dict(by_name)
-    # A shard may have been called twice, and holds what it does once.
+    # A shard that was called twice still holds its entries once.
     once = {call.shard: call for call in calls}.values()
     sums["stores"] = sums_by_store(StoreFigures, (call.stores for call in calls))
     sums["sizes"] = sums_by_store(SizeFigures, (call.sizes for call in once))
@@ -279,7 +256,7 @@ def _sums(calls: Collection[ShardFigures]) -> dict[str, Any]:
 
 
 def sums_by_store(kind: Callable[..., F], calls: Iterable[Mapping[str, F]]) -> dict[str, F]:
-    """Return the sum of the figures of each store that any of the calls has."""
+    """Return each store's sum over all calls that have figures of it."""
     found: dict[str, list[F]] = {}
     for call in calls:
         for name, figures in call.items():
@@ -290,7 +267,7 @@ def sums_by_store(kind: Callable[..., F], calls: Iterable[Mapping[str, F]]) -> d
 def size_text(size_bytes: float) -> str:
     """Return a size in three digits and its unit."""
     for unit in ("B", "kB", "MB", "GB"):
-        if size_bytes < 999.5:  # what would be rounded to 1,000 is one of the next unit
+        if size_bytes < 999.5:  # 999.5 would be rounded to 1,000
             return f"{size_bytes:.3g} {unit}"
         size_bytes /= 1_000
     return f"{size_bytes:.3g} TB"

@@ -1,4 +1,4 @@
-"""Tells of every micro-batch what its state came to: typed figures, a line in the log, and a call to whoever asks."""
+"""Reports each micro-batch's figures: kept as objects, logged in a line, and given to a function of the user's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -22,52 +22,49 @@ if TYPE_CHECKING:
     )
 
 _LOG = logging.getLogger(__name__)
-_DEFAULT_HISTORY: Final = 100
 
 
 class StateStoreListener(StreamingQueryListener):
     """Collects the figures of all queries of a session: `spark.streams.addListener(StateStoreListener())`.
 
-    Each batch is logged in one line: at INFO, or at WARNING if there is something to look at, which the line says.
-    Spark tells its listeners of a batch soon after it ended, in a thread of its own; a query never waits for them.
+    Logs each batch in one line: at INFO, or at WARNING if something needs attention, which the line says. Spark calls
+    listeners soon after a batch has ended, in a thread of its own; a query never waits for them.
     """
 
-    def __init__(
-        self, on_batch: Callable[[BatchFigures], object] | None = None, *, history: int = _DEFAULT_HISTORY
-    ) -> None:
+    def __init__(self, on_batch: Callable[[BatchFigures], object] | None = None, *, history: int = 100) -> None:
         """Keep the figures of the last `history` batches, of all queries together.
 
-        `on_batch` is called with the figures of each `stateful()` operator and batch. What it raises is logged, and
-        harms neither the query nor other listeners.
+        `on_batch` is called with the figures of each `stateful()` operator and batch. Errors that it raises are logged
+        and harm neither the query nor other listeners.
         """
         self._on_batch = on_batch
         self._lock = threading.Lock()
         self._history: deque[BatchFigures] = deque(maxlen=history)
         self._called: dict[str, set[tuple[str, int]]] = {}
-        """By run, the shards that were called, with their states."""
+        """By run, the state and number of each shard that was called."""
         self._sizes: dict[str, dict[int, Mapping[str, SizeFigures]]] = {}
-        """By state and shard, what the stores hold."""
+        """By state and shard, the sizes of the stores."""
 
     def batches(self, query_id: str | None = None) -> list[BatchFigures]:
-        """Return the figures that are kept, oldest first; of one query, or of all if that is None."""
+        """Return the figures that are kept, oldest first; of one query, or of all queries for None."""
         with self._lock:
             kept = list(self._history)
         return [figures for figures in kept if query_id in (None, figures.query_id)]
 
     def sizes(self, state_id: str) -> dict[str, SizeFigures]:
-        """Return what each store of a state holds, as far as its shards were called since the listener was added.
+        """Return the size of each store of a state, summed over the shards called since the listener was added.
 
-        Figures of a batch know only of the shards that it called. Of a global store each shard's copy counts.
+        A batch has figures only of the shards that it called. Of a global store each shard's copy counts.
         """
         with self._lock:
             shards = list(self._sizes.get(state_id, {}).values())
         return sums_by_store(SizeFigures, shards)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing: there are no figures yet."""
+        """Do nothing: there are no figures yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Take note of a batch."""
+        """Keep and log a batch's figures."""
         try:
             for figures in batch_figures(event.progress):
                 self._take(figures, self._called.setdefault(figures.run_id, set()))
@@ -76,7 +73,7 @@ class StateStoreListener(StreamingQueryListener):
             _LOG.exception("no figures of batch %d of query %s", event.progress.batchId, event.progress.id)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing: no batch ran."""
+        """Do nothing: no batch ran."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Forget the run; its figures stay."""
@@ -99,7 +96,7 @@ class StateStoreListener(StreamingQueryListener):
 
 
 def troubles_of(figures: BatchFigures, *, restored_again: int) -> list[str]:
-    """Return what to look at; `restored_again` counts shards restored after the run's first call of them."""
+    """Return what needs attention; `restored_again` counts shards restored after their first call in the run."""
     troubles = []
     if restored_again:
         troubles.append("restored while running: an executor was lost, or shards have moved to another one")

@@ -1,10 +1,10 @@
-"""Spark's daemon of Python workers, with what the workers of a stateful query import already in it.
+"""Spark's daemon of Python workers, which has imported what the workers of a stateful query need.
 
     JVM ── starts ──> daemon, which imports ── fork ──> worker ── fork ──> worker ...
 
-Spark's own daemon imports nothing, so each worker imports by itself: three quarters of a second of CPU, and memory that
-it shares with none. Here all have the pages of the daemon until they write to them. Spark runs this as a program if
-`spark.python.daemon.module` names it: on each machine the package has to be installed, not sent along with the query.
+Spark's own daemon imports nothing, so each worker imports for itself: three quarters of a second of CPU, and memory of
+its own. Here workers share the daemon's pages until they write to them. Spark runs this module as a program if
+`spark.python.daemon.module` names it, so the package must be installed on each machine, not sent along with the query.
 """
 
 import gc
@@ -20,10 +20,10 @@ import statestore.spark  # noqa: F401
 
 
 def forget_archives() -> None:
-    """Forget the importers of zip archives; Python makes them anew when it looks for a module there.
+    """Forget the importers of zip archives; Python makes them again when it looks for a module there.
 
-    Each new worker has Python look at its paths again. Spark's Python package is an archive, with an importer for each
-    package in it, and each of them would read the whole archive's directory: a quarter of a second.
+    In each new worker Python looks at its paths again. Spark's Python package is an archive with an importer for each
+    package in it, and each importer would read the archive's whole directory: a quarter of a second.
     """
     for path, importer in [*sys.path_importer_cache.items()]:
         if isinstance(importer, zipimporter):
@@ -32,7 +32,7 @@ def forget_archives() -> None:
 
 if __name__ == "__main__":
     forget_archives()
-    # The collector writes to every object that it looks at, and each worker would get its own copy of all pages.
+    # The collector writes to every object that it visits, so each worker would get its own copy of all pages.
     gc.collect()
     gc.freeze()
     manager()

@@ -1,14 +1,14 @@
-"""Spark settings of one query alone, which its session does not keep.
+"""Spark settings for one query alone, not for its session.
 
     stateful() ── alias with the settings ──> plan ── start() ──> Spark's session for this run <── set, if at a default
 
 Spark clones the session when a query starts, and records the number of state partitions with the query's first batch.
-What is set before, in the user's session, also holds for every other query and batch job of it. So the plan carries
-the settings, as the name of an alias, through whatever is put on top of it. A listener, which Spark calls before a run
-looks at any setting, finds them there and sets them in the clone. A checkpoint's own settings go before them.
+Settings made in the user's session would hold for every other query and batch job, too. So the plan carries them as the
+name of an alias, whatever is put on top of it. Spark calls a listener before a run reads any setting; it finds them in
+the plan and sets them in the clone. Settings that a checkpoint has recorded win.
 
-Spark has no public way to the clone: it is asked for by the names of Spark 4.2, and a task of the first batch looks
-whether that worked. A client of Spark Connect has no way at all: there the user's session is set.
+Spark has no public API for the clone: it is reached by internal names of Spark 4.2, and a task of the first batch
+checks that this worked. A client of Spark Connect can't reach it at all, so there the user's session is set.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from statestore.connect.config import Properties
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.registry import HEADER_CONVERTER, header_converter
 from statestore.errors import StatePartitionsError
+from statestore.spark.query_failure import failure_json
 from statestore.spark.sessions import BATCH_ID, is_connect
-from statestore.spark.start_refusal import REFUSAL, refusal_at_start, to_setting
+from statestore.spark.start_refusal import REFUSAL, refusal_at_start
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,32 +38,31 @@ SPARKS_DEFAULTS: Final = {
     PARTITIONS: "200",
     STATE_PROVIDER: "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
 }
-"""What a setting is where nobody has set it: only then may it be another one for a query."""
+"""Spark's defaults: only a setting that has its default is changed for a query."""
 
 _OWN_PREFIX: Final = "spark.statestore."
 _ALIAS: Final = "statestore settings "
 _LOCATION: Final = "state_location"
-_ALIAS_NODE: Final = "SubqueryAlias"
 
 _watched: WeakSet[SparkSession] = WeakSet()
-"""The sessions that have a listener. One is enough, whatever is started there."""
+"""The sessions that have a listener."""
 _set_here: WeakKeyDictionary[SparkSession, dict[str, str]] = WeakKeyDictionary()
-"""What was set in sessions of Connect."""
+"""The settings made in sessions of Connect."""
 
 
 def is_default(spark: SparkSession, name: str) -> bool:
-    """Return whether a setting of the session is at Spark's default, or at what an earlier query had set there."""
+    """Return whether a session has a setting by Spark's default, or from an earlier query here, not from the user."""
     return spark.conf.get(name) in (SPARKS_DEFAULTS[name], _set_here.get(spark, {}).get(name))
 
 
 def session_properties(spark: SparkSession) -> dict[str, str]:
-    """Return what the session sets for this project, `spark.statestore.*`, without `spark.`."""
+    """Return the session's settings `spark.statestore.*`, without `spark.` in their names."""
     known = spark.conf.getAll
     return {name.removeprefix("spark."): value for name, value in known.items() if name.startswith(_OWN_PREFIX)}
 
 
 def session_header_converter(spark: SparkSession | None) -> HeaderConverter | None:
-    """Return what `spark.statestore.header.converter` and below say; None if nothing. Raises ConfigException."""
+    """Return the converter that `spark.statestore.header.converter*` sets; None if unset. Raises ConfigException."""
     known = {} if spark is None else spark.conf.getAll
     properties = Properties(known).below(_OWN_PREFIX)
     is_said = any(name.startswith(HEADER_CONVERTER) for name in properties)
@@ -70,14 +70,18 @@ def session_header_converter(spark: SparkSession | None) -> HeaderConverter | No
 
 
 def carry(rows: DataFrame, settings: Mapping[str, str], location: str) -> DataFrame:
-    """Return `rows`, such that each query of them runs with these settings, unless the session has others by then.
+    """Return `rows` such that each query of them runs with these settings, unless its session has others by then.
 
-    When it starts, `location`, of a state, is compared with its checkpoint and its sink. Under Connect neither is
-    so: the session itself is set, now. Of several numbers of partitions in one query, the largest holds.
+    When a query starts, its checkpoint and its sink are compared with `location`, that of the state. Under Connect the
+    session itself is set, now, and nothing is compared. If a query has several numbers of partitions, the largest wins.
     """
     spark = rows.sparkSession
     if is_connect(spark):
-        _set_in_session(spark, settings)
+        for name, value in settings.items():
+            if spark.conf.get(name) != value:
+                _LOG.info("setting %s to %s in this session, for all that is started in it from now on", name, value)
+                spark.conf.set(name, value)
+        _set_here.setdefault(spark, {}).update(settings)
         return rows
     if spark not in _watched:
         _add_listener(spark)
@@ -85,16 +89,8 @@ def carry(rows: DataFrame, settings: Mapping[str, str], location: str) -> DataFr
     return rows.alias(_ALIAS + json.dumps({**settings, _LOCATION: location}, sort_keys=True))
 
 
-def _set_in_session(spark: SparkSession, settings: Mapping[str, str]) -> None:
-    for name, value in settings.items():
-        if spark.conf.get(name) != value:
-            _LOG.info("setting %s to %s in this session: what is started in it from now on runs with that", name, value)
-            spark.conf.set(name, value)
-    _set_here.setdefault(spark, {}).update(settings)
-
-
 def check_partitions(planned: int | None) -> None:
-    """In a task of a first batch, raise StatePartitionsError if Spark's default holds instead of what was `planned`."""
+    """In a task of a first batch, raise StatePartitionsError if Spark uses its default instead of `planned`."""
     context = TaskContext.get()
     if planned is None or context is None or context.getLocalProperty(BATCH_ID) != "0":
         return
@@ -117,7 +113,7 @@ def _add_listener(spark: SparkSession) -> None:
 
 
 def hadoop_files(spark: SparkSession) -> Callable[[str], tuple[Any, Any]]:
-    """Return a function that returns Hadoop's path of a text, and the filesystem that has it."""
+    """Return a function from a text to Hadoop's path and its filesystem."""
     jvm: Any = spark.sparkContext._jvm
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
 
@@ -129,7 +125,7 @@ def hadoop_files(spark: SparkSession) -> Callable[[str], tuple[Any, Any]]:
 
 
 class _StartListener:
-    """Sets what the plans of a session's queries carry. pyspark's own base class would parse every progress as well."""
+    """Sets what the plans of a session's queries carry. Not pyspark's class, which would parse every progress."""
 
     class Java:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
@@ -139,11 +135,11 @@ class _StartListener:
         self._hadoop = hadoop
 
     def onQueryStarted(self, event: Any) -> None:
-        """Set them before the run begins: Spark waits for this."""
+        """Set a query's settings before its run begins: Spark waits for this."""
         try:
             run = self._queries.get(event.id()).streamingQuery()
-            carried = list(_carried(run.analyzedPlan()))
-            settings = _settings_of(carried)
+            carried = list(carried_by(run.analyzedPlan()))
+            settings = settings_of(carried)
             conf = run.sparkSessionForStream().conf()
             for name, value in settings.items():
                 if conf.get(name) == SPARKS_DEFAULTS[name]:
@@ -152,27 +148,19 @@ class _StartListener:
             refusal = refusal_at_start(run, self._hadoop, [each[_LOCATION] for each in carried])
             if refusal is not None:
                 _LOG.error("query %s: %s", event.id().toString(), refusal)
-                conf.set(REFUSAL, to_setting(refusal))
+                conf.set(REFUSAL, failure_json(refusal))
         except Exception:
-            # Spark would only print it. The first batch checks the setting, and fails without it.
+            # Spark would only print the error. The first batch fails if the setting is missing.
             _LOG.exception("query %s: can't set what its stateful() needs", event.id().toString())
 
     def onQueryProgress(self, event: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
-    def onQueryIdle(self, event: Any) -> None:
-        """Nothing."""
-
-    def onQueryTerminated(self, event: Any) -> None:
-        """Nothing."""
+    onQueryIdle = onQueryTerminated = onQueryProgress
 
 
-def settings_in(plan: Any) -> dict[str, str]:
-    """Return the settings that an analyzed plan of the JVM carries."""
-    return _settings_of(_carried(plan))
-
-
-def _settings_of(carried: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def settings_of(carried: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the settings that the operators of a query carry together."""
     settings: dict[str, str] = {}
     for each in carried:
         for name in SPARKS_DEFAULTS.keys() & each.keys():
@@ -181,17 +169,12 @@ def _settings_of(carried: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return settings
 
 
-def _carried(plan: Any) -> Iterator[dict[str, Any]]:
-    """Yield what each operator of an analyzed plan of the JVM carries."""
-    for node in _nodes(plan):
-        if node.nodeName() == _ALIAS_NODE and node.alias().startswith(_ALIAS):
-            yield json.loads(node.alias().removeprefix(_ALIAS))
-
-
-def _nodes(plan: Any) -> Iterator[Any]:
+def carried_by(plan: Any) -> Iterator[dict[str, Any]]:
+    """Yield what each `stateful()` operator in an analyzed plan of the JVM carries."""
     waiting = [plan]
     while waiting:
         node = waiting.pop()
-        yield node
+        if node.nodeName() == "SubqueryAlias" and node.alias().startswith(_ALIAS):
+            yield json.loads(node.alias().removeprefix(_ALIAS))
         children = node.children()
         waiting += [children.apply(number) for number in range(children.length())]

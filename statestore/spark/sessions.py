@@ -1,10 +1,10 @@
-"""Whether a session is a classic one or of Spark Connect, and how what only the server reaches is done there.
+"""Tells classic sessions from those of Spark Connect, and runs on the server what only the server can reach.
 
     classic   on_server(spark, f, x) ── f(x), in the driver
     Connect   on_server(spark, f, x) ── a job of one task: f(x) ── JSON, of the result or of an error of ours ──> client
 
-A client of Connect may be another machine, with other credentials or none: it never touches a state location. Executors
-must reach it in any case. A function goes to the server pickled, as all code does; what comes back is data.
+A client of Connect may be on another machine, with other credentials or none, so it never touches a state location.
+Executors must reach that anyway. A function goes to the server pickled, like all code; what comes back is data.
 """
 
 from __future__ import annotations
@@ -26,49 +26,48 @@ from statestore import __version__
 from statestore.errors import StateStoreError
 from statestore.errors.run import ConnectServerError, ModuleNotOnWorkersError
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.spark.error_record import AS_A_VALUE, record_from, record_of
+from statestore.spark.query_failure import AS_A_VALUE, failure_json, raise_from
 
 QUERY_ID: Final = "sql.streaming.queryId"
-"""The local property of a query's tasks that has its id."""
+"""The local property of tasks with their query's id."""
 BATCH_ID: Final = "streaming.sql.batchId"
-"""The one that has the number of the batch."""
+"""The local property with the number of the batch."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _RESULT: Final = "result"
 _FAILURE: Final = "failure"
 _ILLEGAL: Final = "illegal argument"
 _LACKS: Final = "lacks"
-_CLASSES_OF_CONNECT: Final = "pyspark.sql.connect."
 _MORE_THAN_CORES: Final = 1 << 16
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Return whether a session is one of Spark Connect, which has neither a JVM nor a `sparkContext` here."""
-    # Platforms put one class in the other's place, so what SparkSession is here says nothing.
-    return any(kind.__module__.startswith(_CLASSES_OF_CONNECT) for kind in type(spark).__mro__)
+    """Return whether a session is of Spark Connect, which has neither a JVM nor a `sparkContext` here."""
+    # Some platforms replace the class SparkSession, so isinstance() tells nothing.
+    return any(kind.__module__.startswith("pyspark.sql.connect.") for kind in type(spark).__mro__)
 
 
 def default_parallelism(spark: SparkSession) -> int:
     """Return how many tasks Spark runs at once, on all executors together."""
     if not is_connect(spark):
         return spark.sparkContext.defaultParallelism
-    # Spark divides a range into as many parts.
+    # Spark divides a range into that many parts.
     parts = spark.range(_MORE_THAN_CORES).select(f.spark_partition_id().alias("part"))
     return int(parts.agg(f.max("part")).collect()[0][0]) + 1
 
 
 def choose_python(spark: SparkSession) -> None:
-    """Have the workers of a local session run in this environment, unless PYSPARK_PYTHON says in which."""
+    """Make the workers of a local session run in this environment, unless PYSPARK_PYTHON names another."""
     if is_connect(spark):
-        return  # its server has chosen one
+        return  # the server has chosen one
     context = spark.sparkContext
     if "PYSPARK_PYTHON" not in os.environ and (context.master or "").startswith("local"):
-        # Spark would take the first python3 on the PATH, which need not be the environment that this runs in.
+        # Spark would take the first python3 on the PATH, which may be another environment.
         context.pythonExec = sys.executable
 
 
 def location_in(spark: SparkSession, location: str | Path | DurableLocation) -> DurableLocation:
-    """Return a state's location as the session's tasks open it. Raises ValueError for a relative path under Connect."""
+    """Return a state's location for the session's tasks. Raises ValueError for a relative path under Connect."""
     if is_connect(spark) and not isinstance(location, DurableLocation):
         text = os.fspath(location)
         if text and not urlsplit(text).scheme and not text.startswith("/"):
@@ -80,11 +79,11 @@ def location_in(spark: SparkSession, location: str | Path | DurableLocation) -> 
 
 
 def on_server(spark: SparkSession, function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-    """Return `function(*args, **kwargs)`, called where the session's executors are; in the driver, if it is classic.
+    """Return `function(*args, **kwargs)`, called on the server; in a classic session, in the driver.
 
-    Under Connect the result has to be what JSON has, and comes as that: a tuple as a list. Raises StateStoreErrors
-    and ValueErrors as the function does, and ConnectServerError or ModuleNotOnWorkersError if the server can't call it.
-    Of any other error Spark makes a PythonException, after it has tried again: what was begun has to bear that.
+    Under Connect the result must be of JSON's types; a tuple comes back as a list. Raises StateStoreErrors and
+    ValueErrors as the function does, and ConnectServerError or ModuleNotOnWorkersError if the server can't call it.
+    After any other error Spark calls it again, and then raises a PythonException: the function must allow for that.
     """
     if not is_connect(spark):
         return function(*args, **kwargs)
@@ -95,11 +94,11 @@ def on_server(spark: SparkSession, function: Callable[_P, _R], *args: _P.args, *
 
 
 def answer(pickled: bytes) -> str:
-    """In a task, call what was pickled; return its result, or its error, as JSON."""
+    """In a task, call a pickled function; return its result or its error as JSON."""
     try:
         function, args, kwargs = cloudpickle.loads(pickled)
     except ModuleNotFoundError as missing:
-        return _failure(ModuleNotOnWorkersError(str(missing.name), part="what the server is asked to do"))
+        return _failure(ModuleNotOnWorkersError(str(missing.name), part="the function for the server"))
     try:
         return json.dumps({_RESULT: function(*args, **kwargs)})
     except StateStoreError as error:
@@ -109,10 +108,10 @@ def answer(pickled: bytes) -> str:
 
 
 def _task(pickled: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a function for one task that needs nothing of this package to say that it is not there."""
+    """Return a function for one task that can report that this package is missing there."""
     wanted, lacks = __version__, _LACKS
 
-    # What is defined in a function travels as its code, not as the name of a module to import.
+    # A function within a function is pickled as its code, not as the name of a module to import.
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import json
 
@@ -137,7 +136,7 @@ def _task(pickled: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
 
 
 def _failure(error: StateStoreError) -> str:
-    return json.dumps({_FAILURE: record_of(error, AS_A_VALUE).to_json(AS_A_VALUE)})
+    return json.dumps({_FAILURE: failure_json(error)})
 
 
 def _result(said: dict[str, Any]) -> Any:
@@ -145,7 +144,6 @@ def _result(said: dict[str, Any]) -> Any:
         raise ConnectServerError(lacks=said[_LACKS], needed=__version__)
     if _ILLEGAL in said:
         raise ValueError(said[_ILLEGAL])
-    failure = record_from(said[_FAILURE]) if _FAILURE in said else None
-    if failure is not None:
-        raise failure.to_error()
+    if _FAILURE in said:
+        raise_from(said[_FAILURE])
     return said[_RESULT]

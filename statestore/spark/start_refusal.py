@@ -1,10 +1,10 @@
-"""What can be known only when a query starts, of its checkpoint and its sink: refused by the first task.
+"""Checks that need a query's checkpoint and sink, which are known only when it starts.
 
     listener, on the driver: refusal_at_start() ── a setting of this run's session ──> task: check_start(), which raises
 
-A listener can't stop a query with an error of its own, nor interrupt the thread that waits for it. It logs the refusal,
-and what it sets in the session of the run, Spark hands to each task. A batch that a file sink skips has none: the log
-alone tells of it.
+A listener can't stop a query, nor interrupt the thread that waits for it. So it logs the refusal and puts it into a
+setting of the run's session, which Spark hands to each task. A batch that a file sink skips has no tasks: there only
+the log tells.
 """
 
 from __future__ import annotations
@@ -19,17 +19,15 @@ from pyspark import TaskContext
 from statestore.errors import LocationError
 from statestore.errors.state import CheckpointLocationError, SinkRemembersError
 from statestore.recovery.location.schemes import canonical_uri
-from statestore.spark.error_record import AS_A_VALUE, record_from, record_of
+from statestore.spark.query_failure import raise_from
 
 REFUSAL: Final = "spark.sql.statestore.refusal"
 _MADE_UP: Final = re.compile(r"(.*)/(temporary-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
 _FILE_SINK: Final = re.compile(r"FileSink\[(.*)\]")
-_SINK_LOG: Final = "_spark_metadata"
 
 
 def refusal_at_start(run: Any, hadoop: Any, locations: Iterable[str]) -> LocationError | None:
-    """Return why a run of the JVM, whose operators have these locations, must not go on; None if it may."""
+    """Return why a run of the JVM, whose states are at these locations, must not go on; None if it may."""
     checkpoint = str(run.resolvedCheckpointRoot())
     for location in locations:
         relation = "" if _is_made_up(run, checkpoint) else relation_of(location, checkpoint)
@@ -42,17 +40,17 @@ def refusal_at_start(run: Any, hadoop: Any, locations: Iterable[str]) -> Locatio
 
 
 def _is_made_up(run: Any, checkpoint: str) -> bool:
-    """Return whether Spark made the checkpoint's name up: temporary, or below the session's directory for them."""
+    """Return whether Spark chose the checkpoint's name: a temporary one, or below the session's directory for them."""
     found = _MADE_UP.fullmatch(checkpoint)
     if found is None or found[2]:
         return found is not None
-    home = str(run.sparkSession().conf().get(_CHECKPOINTS, ""))
+    home = str(run.sparkSession().conf().get("spark.sql.streaming.checkpointLocation", ""))
     is_new = bool(home) and run.name() is None and bool(run.offsetLog().getLatest().isEmpty())
     return is_new and found[1].endswith(urlsplit(home).path.rstrip("/"))
 
 
 def relation_of(location: str, checkpoint: str) -> str | None:
-    """Return how a location stands to a checkpoint, if they lie in each other, in words; else None."""
+    """Return in words how a location and a checkpoint overlap; None if they don't."""
     state, spark = _place(location), _place(checkpoint)
     if state == spark:
         return "is also"
@@ -63,26 +61,20 @@ def relation_of(location: str, checkpoint: str) -> str | None:
     return "has within it" if spark[-1].startswith(state[-1]) else None
 
 
-def to_setting(refusal: LocationError) -> str:
-    """Return what tells a task of a refusal."""
-    return record_of(refusal, AS_A_VALUE).to_json(AS_A_VALUE)
-
-
 def check_start() -> None:
-    """In a task, raise what the run was refused for when it started."""
+    """In a task, raise the error for which the run was refused at its start."""
     context = TaskContext.get()
     setting = None if context is None else context.getLocalProperty(REFUSAL)
-    said = record_from(setting) if setting else None
-    if said is not None:
-        raise said.to_error()
+    if setting:
+        raise_from(setting)
 
 
 def _place(uri: str) -> tuple[str, str, str]:
-    """Return scheme, host and path of a directory, as whoever writes them; the path ends with one slash."""
+    """Return scheme, host and path of a directory, however they are written; the path ends with one slash."""
     parts = urlsplit(canonical_uri(uri))
     return parts.scheme or "file", parts.netloc.rpartition("@")[2], re.sub("/+", "/", f"{parts.path}/")
 
 
 def _has_batches(hadoop: Any, output: str) -> bool:
-    path, files = hadoop(f"{output}/{_SINK_LOG}")
+    path, files = hadoop(f"{output}/_spark_metadata")
     return bool(files.exists(path)) and any(status.getPath().getName() for status in files.listStatus(path))

@@ -50,24 +50,21 @@ from statestore.spark.spark_versions import WITH_ALL, require
 _LOG = logging.getLogger(__name__)
 _TRANSFORM = "transform_with_state"
 _DRIVERS = {_TRANSFORM: through_transform_with_state, "apply_in_pandas_with_state": through_apply_in_pandas_with_state}
-_RETAINED_BATCHES = "spark.sql.streaming.minBatchesToRetain"
-_EXECUTOR_CORES = "spark.executor.cores"
-_TASK_CPUS = "spark.task.cpus"
 _ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _DEFAULT_TIMESTAMP_AHEAD_MS = 365 * 24 * 3600 * 1000
-"""No clock is that wrong, and few records are dated so far ahead. The wrong unit is a thousand times further."""
+"""A year: no clock is that wrong, and a wrong unit is a thousand times further ahead."""
 
 
 @dataclass(frozen=True)
 class MemoryOptions:
-    """What a query may take in memory, beside what Spark takes; what is above goes to `local_dir`."""
+    """What a query may take in memory, besides what Spark takes; the rest goes to `local_dir`."""
 
     state_bytes: int | None = None
-    """The state, on each executor: uncommitted writes, write buffers and block cache. The tasks that run at once on an
-    executor share it evenly. None is 256 MiB for each of them.
+    """For the state, on each executor: uncommitted writes, write buffers and block cache. The tasks that run at once on
+    an executor share it evenly. None is 256 MiB for each task.
     """
     input_bytes: int = 256 << 20
-    """A shard's input, in each task."""
+    """For a shard's input, in each task."""
 
 
 def stateful(
@@ -94,52 +91,50 @@ def stateful(
             gives them with `includeHeaders`; `timestampType` is accepted and ignored.
         topology: what to run. Its structure is recorded at the first start.
         shards: how many parts the key space has, fixed at the first start. At most that many tasks run at once. A
-            topology with repartition topics is run in stages, each with so many and with a state of its own.
-        state_location: path or URI (file, s3, gs, hdfs) where committed state is kept; one query, one location. With
-            Spark Connect the server opens it, and the client never does.
+            topology with repartition topics runs in stages, each with that many shards and a state of its own.
+        state_location: path or URI (file, s3, gs, hdfs) for the committed state; one query, one location. With Spark
+            Connect the server opens it, never the client.
         via: Spark's entry point, "transform_with_state" or "apply_in_pandas_with_state".
         shard_by: "key" places records as Kafka's producer would (murmur2 of the key, modulo shards); "partition" by
             their Kafka partition modulo shards, for topics that are already partitioned as wanted. Stages behind
             repartition topics place records by key.
         local_dir: directory on each executor for the local copies; None is one per user in the temporary directory. A
             LocalDirectory brings its own memory budget.
-        interceptors: middleware around the topology, of which its code need not know: a Chain, interceptors in its
-            order, or a configuration that names them in `statestore.interceptors`. Those that the session names in
-            `spark.statestore.interceptors` come outside of them. A function among them is called with each record
-            (ConsumerRecord of bytes) that comes in, and returns the one to go on with, whose headers, value and
-            timestamp may differ, or None to leave it out. Kafka Connect's converters and transformations are a
-            ConnectIngest, whose `errors.tolerance` is for all that `failures` does not say. Its `topics`, then its
-            `header.converter`, then the session's `spark.statestore.header.converter` say how typed headers are read.
-        failures: what is done about records that fail; None stops the query at the first.
-        accept_topology_change: record a changed topology instead of refusing it. Names of stores also have those that
-            are gone dropped, with all that they hold; their names can't be used again. No store may be changed.
+        interceptors: middleware around the topology: a Chain, interceptors in its order, or a configuration that names
+            them in `statestore.interceptors`. Those that the session names in `spark.statestore.interceptors` go around
+            them. A function among them is called with each record that comes in (a ConsumerRecord of bytes), and
+            returns the record to go on with, whose headers, value and timestamp may differ, or None to leave it out.
+            For Kafka Connect's converters and transformations give a ConnectIngest; its `errors.tolerance` applies to
+            all that `failures` does not say. Typed headers are read as its `topics` say, else its `header.converter`,
+            else the session's `spark.statestore.header.converter`.
+        failures: what to do about records that fail; None stops the query at the first.
+        accept_topology_change: True records a changed topology instead of refusing it. Names of stores do so, too, and
+            drop these stores, which the topology no longer has, with all their entries; the names can't be used again.
+            No store may be changed.
         accept_older_checkpoint: go on from a checkpoint that is behind the location, or that another run has given up,
-            and give up what was committed since. Without it such a start is refused with CheckpointBehindError; with
-            it, with VersionCollectedError if a file of that version is gone.
-        memory: what the state and the input may take in memory; what is above goes to `local_dir`.
-        recovery: when snapshots are made, how much history is kept, and who is told of restores; None is the defaults.
+            and give up what was committed since. Without it such a start raises CheckpointBehindError; with it,
+            VersionCollectedError if a file of that version is gone.
+        memory: what the state and the input may take in memory; the rest goes to `local_dir`.
+        recovery: when to make snapshots, how much history to keep, and whom to tell of restores; None is the defaults.
         max_timestamp_ahead_ms: how far ahead of the clock a record's timestamp may be; None is no bound.
-            One that is further ends the query with FutureTimestampError: stream time never goes back.
+            A record further ahead ends the query with FutureTimestampError, because stream time never goes back.
 
-    Returns a streaming DataFrame of key, value (binary), topic, timestamp and headers. State is exactly once; what a
-    sink does with the rows is the sink's guarantee (Spark's Kafka sink: at least once).
+    Returns a streaming DataFrame of key, value (binary), topic, timestamp and headers. State is exactly once; for the
+    rows, the sink's guarantee holds (Spark's Kafka sink: at least once).
 
-    Every `init` of the topology's processors runs once on empty stores, on the driver, before anything is recorded.
+    Each processor's `init` runs once on the driver with empty stores, before anything is recorded.
 
     Raises InputSchemaError, LocationNotWritableError, ShardCountChangedError, StoreFormatError, TopologyChangedError,
     TopologyError, NotPicklableError, ModuleNotOnWorkersError, ConnectServerError, ProcessorError for what an `init`
     raises, and ValueError for illegal arguments. While the query runs, errors reach the driver in the text of Spark's
     StreamingQueryException, which `error_of` reads.
     """
-    check_choice("via", via, _DRIVERS)
     check_choice("shard_by", shard_by, ShardBy)
     _check_records(records, shards, max_timestamp_ahead_ms)
     spark = records.sparkSession
-    if via == _TRANSFORM and is_connect(spark):
-        require('through Spark Connect via="transform_with_state", but not via="apply_in_pandas_with_state",', WITH_ALL)
+    _check_driver(via, spark)
     chain = query_chain(interceptors, session_properties(spark), session_header_converter(spark))
     handling = (failures or FailureHandling()).around(chain)
-    memory = memory or MemoryOptions()
     _validate(topology.with_interceptors(chain))
     choose_python(spark)
     end_with_sentence()
@@ -149,18 +144,27 @@ def stateful(
     settings = _settings(spark, shards, via)
     partitions = settings.get(PARTITIONS) or spark.conf.get(PARTITIONS)
     asked = [_new_metadata(stage.topology, handling, shards, stage.shard_by, partitions) for stage in stages]
-    # The first one at last: where it has a state, all have one.
+    # The first stage last: if it has a state, all have one.
     agreed = [
         _agreed(spark, stage.location, asked[stage.number], accept_topology_change) for stage in reversed(stages)
     ][::-1]
-    budget = () if memory.state_bytes is None else (memory.state_bytes, _concurrent_tasks(spark))
-    local = LocalDirectory.of(local_dir, MemoryBudget(*budget))
-    retention = _with_retention(recovery or RecoveryOptions(), spark)
-    planned = shards if PARTITIONS in settings else None
+    memory = memory or MemoryOptions()
+    local = LocalDirectory.of(local_dir, _memory_budget(memory, spark))
+    recovery = _with_retention(recovery or RecoveryOptions(), spark)
     rows = records
     for stage, metadata in zip(stages, agreed, strict=True):
-        state = _sharded_state(metadata, stage, local, retention, accept_older_checkpoint)
-        call = _shard_call(stage, state, metadata, handling, memory.input_bytes, planned)
+        state = _sharded_state(metadata, stage, local, recovery, accept_older_checkpoint)
+        call = ShardCall(
+            stage.topology,
+            state,
+            metadata.routing,
+            handling,
+            memory.input_bytes,
+            metadata.wall_clock,
+            shards if PARTITIONS in settings else None,
+            hands_on=stage.lanes is not None,
+            is_last=stage.is_last,
+        )
         pack = _pack(stage, metadata, shards, max_timestamp_ahead_ms)
         packed = carry(rows.mapInArrow(pack.__call__, PACKED_SCHEMA), settings, str(stage.location))
         rows = observe_figures(_DRIVERS[via](packed, call), metadata.state_id, str(stage.location)).select(BLOB)
@@ -180,43 +184,6 @@ def _pack(stage: QueryStage, metadata: StateMetadata, shards: int, max_timestamp
     )
 
 
-def _shard_call(
-    stage: QueryStage,
-    state: ShardedState,
-    metadata: StateMetadata,
-    handling: FailureHandling,
-    input_bytes: int,
-    planned_partitions: int | None,
-) -> ShardCall:
-    return ShardCall(
-        stage.topology,
-        state,
-        metadata.routing,
-        handling,
-        input_bytes,
-        metadata.wall_clock,
-        planned_partitions,
-        hands_on=stage.lanes is not None,
-        is_last=stage.is_last,
-    )
-
-
-def _agreed(
-    spark: SparkSession, location: DurableLocation, asked: StateMetadata, accept_topology_change: bool | Collection[str]
-) -> StateMetadata:
-    """Return the metadata to run with, recorded at the location. Raises TypeError for a text instead of names."""
-    if isinstance(accept_topology_change, str):
-        raise TypeError(f"accept_topology_change: names stand in a list, not in the text {accept_topology_change!r}")
-    agreed = on_server(spark, _agree_as_json, location, asked, accept_topology_change)
-    return StateMetadata.from_json(agreed.encode(), str(location))
-
-
-def _agree_as_json(
-    location: DurableLocation, asked: StateMetadata, accept_topology_change: bool | Collection[str]
-) -> str:
-    return agree_on_metadata(location, asked, accept_topology_change=accept_topology_change).to_json()
-
-
 def _sharded_state(
     metadata: StateMetadata,
     stage: QueryStage,
@@ -231,17 +198,32 @@ def _sharded_state(
         local,
         stage.topology.in_memory_stores(),
         recovery,
-        # Each start is a run of its own: of two runs that write to a shard, the later one goes on.
-        uuid.uuid4().hex,
+        uuid.uuid4().hex,  # each start is a run of its own: of two runs that write to a shard, the later one goes on
         accept_older_checkpoint,
         metadata.initial_state,
     )
 
 
+def _agreed(
+    spark: SparkSession, location: DurableLocation, asked: StateMetadata, accept_topology_change: bool | Collection[str]
+) -> StateMetadata:
+    """Return the metadata to run with, which the location has recorded. Raises TypeError for a str of names."""
+    if isinstance(accept_topology_change, str):
+        raise TypeError(f"accept_topology_change must be a list of names, not the str {accept_topology_change!r}")
+    agreed = on_server(spark, _agree_as_json, location, asked, accept_topology_change)
+    return StateMetadata.from_json(agreed.encode(), str(location))
+
+
+def _agree_as_json(
+    location: DurableLocation, asked: StateMetadata, accept_topology_change: bool | Collection[str]
+) -> str:
+    return agree_on_metadata(location, asked, accept_topology_change=accept_topology_change).to_json()
+
+
 def _new_metadata(
     topology: Topology, handling: FailureHandling, shards: int, shard_by: str, state_partitions: str | None
 ) -> StateMetadata:
-    """Return the metadata of a new state; `state_partitions` of None or "" are as many as shards."""
+    """Return the metadata of a new state; without `state_partitions` there is one for each shard."""
     return StateMetadata(
         new_state_id(),
         shards,
@@ -253,19 +235,29 @@ def _new_metadata(
     )
 
 
-def _concurrent_tasks(spark: SparkSession) -> int:
-    """Return how many tasks run at once on an executor, as far as the driver can tell."""
-    # Local mode runs all tasks in one process. A standalone cluster gives an executor all cores of its worker, which
-    # the driver learns as its default parallelism: of all executors together. So this is an upper bound.
-    cores = spark.conf.get(_EXECUTOR_CORES, None) or default_parallelism(spark)
-    return max(1, int(cores) // int(spark.conf.get(_TASK_CPUS, None) or 1))
+def _memory_budget(memory: MemoryOptions, spark: SparkSession) -> MemoryBudget:
+    """Return a budget that the tasks of an executor share, as many as run at once as far as the driver can tell."""
+    if memory.state_bytes is None:
+        return MemoryBudget()
+    # Local mode runs all tasks in one process. A standalone cluster gives an executor all cores of its worker; the
+    # driver only knows the cores of all executors together, its default parallelism. So this is an upper bound.
+    cores = spark.conf.get("spark.executor.cores", None) or default_parallelism(spark)
+    tasks = max(1, int(cores) // int(spark.conf.get("spark.task.cpus", None) or 1))
+    return MemoryBudget(memory.state_bytes, tasks)
 
 
 def _with_retention(recovery: RecoveryOptions, spark: SparkSession) -> RecoveryOptions:
-    """Have as many versions retained as Spark retains batches, if nothing else was asked for."""
+    """Retain as many versions as Spark retains batches, if the options don't say how many."""
     if recovery.retained_versions is not None:
         return recovery
-    return replace(recovery, retained_versions=int(spark.conf.get(_RETAINED_BATCHES) or DEFAULT_RETAINED_VERSIONS))
+    batches = spark.conf.get("spark.sql.streaming.minBatchesToRetain")
+    return replace(recovery, retained_versions=int(batches or DEFAULT_RETAINED_VERSIONS))
+
+
+def _check_driver(via: str, spark: SparkSession) -> None:
+    check_choice("via", via, _DRIVERS)
+    if via == _TRANSFORM and is_connect(spark):
+        require('through Spark Connect via="transform_with_state", but not via="apply_in_pandas_with_state",', WITH_ALL)
 
 
 def _check_records(records: DataFrame, shards: int, max_timestamp_ahead_ms: int | None) -> None:
@@ -282,22 +274,20 @@ def _validate(topology: Topology) -> None:
     topology.validate()
     refuse_empty_classes(topology)
     if not topology.sinks:
-        _LOG.warning(
-            "the topology has no sink, so the query puts out nothing but its state: add one with add_sink() for more"
-        )
+        _LOG.warning("the topology has no sink, so the query's result will have no rows: add a sink with add_sink()")
     for name, builder in topology.store_builders.items():
         if not builder.logging_enabled:
             raise TopologyError(
-                f"state store {name!r} has logging disabled: under Spark what is not logged is gone after each batch. "
-                "Leave out with_logging_disabled()"
+                f"state store {name!r} has logging disabled, and under Spark it would lose its entries after each "
+                "batch: leave out with_logging_disabled()"
             )
 
 
 def _settings(spark: SparkSession, shards: int, via: str) -> dict[str, str]:
-    """Return what Spark's defaults get wrong for this operator, and nothing that the user has set."""
+    """Return the settings whose defaults in Spark don't suit this operator, without those that the user has set."""
     settings = {}
     if is_default(spark, PARTITIONS):
-        # Every state partition costs tens of milliseconds a batch, also an empty one.
+        # Every state partition, even an empty one, costs tens of milliseconds a batch.
         settings[PARTITIONS] = str(shards)
     if via == _TRANSFORM and is_default(spark, STATE_PROVIDER):
         # transformWithState refuses to run on any other.

@@ -216,7 +216,7 @@ def test_a_changed_topology_is_refused_or_accepted(query: OrderQuery) -> None:
     assert query.totals() == expected_totals([*ORDERS, *ORDERS[:5]])
     with pytest.raises(TopologyChangedError, match=r"'more' was dropped"):
         query.run(changed, accept_topology_change=True)
-    with pytest.raises(TypeError, match="names stand in a list"):
+    with pytest.raises(TypeError, match="must be a list of names"):
         query.run(accept_topology_change="more")
 
 

@@ -261,7 +261,7 @@ def test_a_header_that_is_none_says_which_record_has_it(header: Any, problem: st
     [
         (MapType(StringType(), BinaryType()), "a map can't keep.*map_entries"),
         (array_of(key=StringType(), value=StringType()), r"cast\(headers as array<struct<key:string,value:binary>>\)"),
-        (array_of(value=BinaryType(), key=StringType()), "turn the fields round"),
+        (array_of(value=BinaryType(), key=StringType()), "swap the fields"),
         (array_of(key=StringType()), "needs a value.*cast\\(null as binary\\)"),
         (StringType(), "an empty array of that type"),
         (ArrayType(StringType()), "an empty array of that type"),

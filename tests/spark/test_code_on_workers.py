@@ -18,7 +18,7 @@ import statestore.connect
 from statestore import Processor, Record, Serdes, Topology
 from statestore.errors.run import NotPicklableError
 from statestore.interception.failures import FailureHandling
-from statestore.spark.code_on_workers import _missing, _pickled_parts, imported_modules, own_modules
+from statestore.spark.code_on_workers import _is_installed, _missing, _pickled_parts, imported_modules, own_modules
 
 TEXT = Serdes.string()
 FAIL = FailureHandling()
@@ -96,17 +96,18 @@ def test_a_module_is_found_wherever_it_is_named(shop: ModuleType) -> None:
         return shop.Totals()
 
     for supplier in (shop.Totals, partial(shop.Totals), lambda: shop.Totals(), Uses, refers):
-        found = own_modules(_pickled_parts(topology(supplier), FAIL))
+        found = own_modules(_pickled_parts(topology(supplier), FAIL), _is_installed)
         assert found["shop_of_tests"] == "processor 'p'"
     cloudpickle.register_pickle_by_value(shop)
-    assert "shop_of_tests" not in own_modules(_pickled_parts(topology(shop.Totals), FAIL))
+    assert "shop_of_tests" not in own_modules(_pickled_parts(topology(shop.Totals), FAIL), _is_installed)
     cloudpickle.unregister_pickle_by_value(shop)
 
 
 def test_texts_that_are_names_of_modules_are_none() -> None:
     assert imported_modules(cloudpickle.dumps(["json", "statestore", ("sys", "path")])) == set()
     assert "statestore.connect" in imported_modules(cloudpickle.dumps(statestore.connect))
-    assert own_modules([("it", cloudpickle.dumps([statestore.connect, pytest, sys, Path]))]) == {}
+    parts = [("it", cloudpickle.dumps([statestore.connect, pytest, sys, Path]))]
+    assert own_modules(parts, _is_installed) == {}
 
 
 def test_an_interpreter_like_the_workers_says_what_it_cannot_import(shop: ModuleType, tmp_path: Path) -> None:

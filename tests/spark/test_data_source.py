@@ -163,7 +163,7 @@ def place_of(row: Row) -> tuple[object, ...]:
     [
         ({"batchId": 99}, "RecoveryError.*batch 99 can't be read"),
         ({"checkpoint": "/nowhere"}, "RecoveryError: /nowhere"),
-        ({"workDir": "/nowhere"}, "DataSourceOptionError.*'workDir'.*no directory"),
+        ({"workDir": "/nowhere"}, "DataSourceOptionError.*'workDir'.*not a directory"),
         ({"store": "nothing"}, r"DataSourceOptionError.*'store'.*\['sessions', 'totals', 'versions', 'windows'\]"),
         ({"readChangeFeed": "true", "changeStartBatchId": 7}, "DataSourceOptionError.*the last batch is 2"),
     ],

@@ -50,7 +50,7 @@ from tests.support.spark.store_rows import options_of
         ),
         ({"path": "x", "readChangeFeed": "true", "changeStartBatchId": "1", "pointers": "p"}, "committed_options"),
         ({"path": "x", "pointers": "p", "pointersBefore": "p"}, "'pointersBefore'.*change feed"),
-        ({"path": "x", "checkpoint": "c", "allPointers": "true"}, "'allPointers'.*'pointers', which is not there"),
+        ({"path": "x", "checkpoint": "c", "allPointers": "true"}, "'allPointers'.*needs the option 'pointers'"),
         ({"path": "x", "pointers": "{" * (MAX_POINTERS_BYTES + 1)}, "has 50,331,649 bytes.*write them to a file"),
         ({"path": "x", "liveAtMs": "now"}, "'liveAtMs'.*a whole number, 0 or more, got 'now'"),
     ],

@@ -38,7 +38,7 @@ from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.datasource.read_as import ReadAs
 from statestore.spark.datasource.row_filter import Condition, RowFilter, condition_of
-from statestore.spark.datasource.source import FilteringStoreReader, HeaderStateDataSource
+from statestore.spark.datasource.source import FilteringReader, HeaderStateDataSource
 from statestore.spark.datasource.store_scan import entry_columns
 from tests.support.spark.store_rows import SHARDS, Row, comparable, read, rows_of_numbers, seeded_rows, write
 
@@ -155,13 +155,13 @@ def test_only_shards_that_can_have_it_are_read(states: dict[StoreType, Path]) ->
     assert read(states[StoreType.HEADERS_KV], [key], trustKeys="true")[1] == 1
     assert read(states[StoreType.HEADERS_KV], [In(("shard",), (0, 2, 9))])[1] == 2
     assert read(states[StoreType.HEADERS_KV], [GreaterThan(("shard",), 5)]) == ([], 0)
-    assert list(FilteringStoreReader.read(_reader(states), InputPartition(None))) == []
+    assert list(FilteringReader.read(_reader(states), InputPartition(None))) == []
 
 
-def _reader(states: dict[StoreType, Path]) -> FilteringStoreReader:
+def _reader(states: dict[StoreType, Path]) -> FilteringReader:
     source = HeaderStateDataSource({"path": str(states[StoreType.HEADERS_KV]), "pushFilters": "true"})
     reader = source.reader(StructType())
-    assert isinstance(reader, FilteringStoreReader)
+    assert isinstance(reader, FilteringReader)
     return reader
 
 

@@ -39,7 +39,10 @@ def shard(
     **topics: Any,
 ) -> ShardFigures:
     commit = CommitFigures(stores=STORES, delta=DeltaFigures(1, 2_900), **topics)
-    return ShardFigures.of(number, 7 + number, records, TIMES._replace(open_ms=number * 10.0), commit, failures)
+    times = TIMES._replace(open_ms=number * 10.0)
+    return ShardFigures(
+        shard=number, version=7 + number, records=records, times=times, failures=failures, **vars(commit)
+    )
 
 
 def progress(*shards: ShardFigures, batch_id: int = 3, run: uuid.UUID = RUN, **fields: Any) -> QueryProgressEvent:
@@ -84,7 +87,7 @@ def test_figures_go_to_json_and_back() -> None:
     assert ShardFigures.from_json(figures.to_json()) == figures
     sized = replace(figures, sizes={"a": SizeFigures(1, 2, 3)})
     assert ShardFigures.from_json(sized.to_json()) == sized
-    nothing = ShardFigures.of(0, 0, RecordFigures(), TimeFigures(), CommitFigures(), {})
+    nothing = ShardFigures(shard=0, version=0)
     assert nothing.to_json() == '{"shard":0,"version":0,"stores":{}}', "there may be a thousand shards"
     assert ShardFigures.from_json(nothing.to_json()) == nothing
 

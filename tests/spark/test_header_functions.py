@@ -353,7 +353,7 @@ def test_texts_are_read_as_strict_conversions_do(found: str) -> None:
         (
             lambda: hf.headers_to_map("headers", duplicates="error"),
             [Header("b", b"1"), Header("a", b"2"), Header("c", b"2"), Header("a", b"2")],
-            "header 'a' is there more than once",
+            "header 'a' occurs more than once",
         ),
     ],
 )

@@ -26,8 +26,14 @@ from statestore.errors.run import (
 from statestore.format.keys.partitioner import partition_column
 from statestore.spark.kafka_sink.cluster import KafkaCluster
 from statestore.spark.kafka_sink.markers import Marker, MarkerKey, MarkerTopic, RunMarker
-from statestore.spark.kafka_sink.partition import BatchPlan, PartitionWritten, Writer, write_partition
-from statestore.spark.kafka_sink.tasks import SayEnd, parts_of
+from statestore.spark.kafka_sink.partition import (
+    BatchPlan,
+    PartitionWritten,
+    SayEnd,
+    Writer,
+    parts_of,
+    write_partition,
+)
 from statestore.spark.kafka_sink.transaction import Transaction
 from statestore.testing.faults import FaultJournal
 from statestore.testing.kafka_broker import KafkaBroker, free_ports
@@ -240,7 +246,7 @@ def test_a_topic_that_loses_markers_is_refused(query: Query) -> None:
     query.cluster.create_topic("sink-markers-deleted", 1, {"cleanup.policy": "delete"})
     with pytest.raises(MarkerTopicError, match=r"cleanup\.policy is delete"):
         MarkerTopic.of(query.cluster, "sink-markers-deleted", 1)
-    with pytest.raises(MarkerTopicError, match="is gone"):
+    with pytest.raises(MarkerTopicError, match="are gone"):
         MarkerTopic.of(query.cluster, "sink-markers-new", 1).last_after(MarkerKey("q", "", 0), 10)
 
 

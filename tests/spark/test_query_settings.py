@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from orders import running_total_topology, seeded_orders
 from statestore.spark import stateful
-from statestore.spark.query_settings import settings_in
+from statestore.spark.query_settings import carried_by, settings_of
 from tests.support.spark.queries import OrderQuery
 
 APPLY = "apply_in_pandas_with_state"  # starts faster
@@ -89,7 +89,7 @@ def test_what_the_user_set_counts_also_between_stateful_and_start(query: OrderQu
 def test_of_several_in_one_query_the_largest_number_holds(query: OrderQuery) -> None:
     both = totals(query, 3, "three").union(totals(query, 4, "four")).union(totals(query, 2, "two"))
     wanted = {PARTITIONS: "4", PROVIDER: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
-    assert settings_in(both._jdf.queryExecution().analyzed()) == wanted
+    assert settings_of(carried_by(both._jdf.queryExecution().analyzed())) == wanted
 
 
 def test_a_query_that_began_otherwise_than_planned_is_refused_before_anything_is_committed(query: OrderQuery) -> None:

@@ -19,8 +19,8 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, read_metadata
 from statestore.spark import __main__ as command_line
 from statestore.spark import read_pointers, read_store, rescale
+from statestore.spark.checkpoints.checkpoint import read_source_offsets
 from statestore.spark.checkpoints.rescale import Rescaled
-from statestore.spark.checkpoints.source_offsets import read_source_offsets
 from tests.support.spark.queries import SHARDS, OrderQuery
 
 ORDERS = seeded_orders(160)
@@ -105,7 +105,7 @@ def test_offsets_are_those_of_the_last_committed_batch(stopped: OrderQuery, spar
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        ("offsets/1 begins otherwise", r"offsets/1: is not an offset log .*'v2'"),
+        ("offsets/1 begins otherwise", r"offsets/1: begins with .*'v2'.*, not with"),
         ("offsets/1 is empty", r"offsets/1: is missing or empty"),
         ("offsets/1 is gone", r"offsets/1: is missing"),
         ("no commits", r"commits: can't be read"),

@@ -14,10 +14,10 @@ import pytest
 from pyspark import cloudpickle
 
 import statestore
-from statestore.errors import InputError, ShardCountChangedError, TopologyChangedError, TopologyError
+from statestore.errors import InputError, ShardCountChangedError, StateStoreError, TopologyChangedError, TopologyError
 from statestore.errors.run import ConnectServerError, NullKeyError
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.spark.error_record import AS_A_VALUE, record_from, record_of
+from statestore.spark.query_failure import AS_A_VALUE, failure_from, failure_json, raise_from
 from statestore.spark.sessions import _result, _task, location_in, on_server
 from statestore.spark.start_refusal import relation_of
 
@@ -87,15 +87,14 @@ def test_an_error_without_a_public_name_is_raised_as_its_base() -> None:
 
 
 def test_an_error_of_a_class_that_the_client_has_not_is_one_of_ours() -> None:
-    later = record_from('{"error": "LaterError", "message": "what it says", "fields": {}}')
-    assert later is not None
-    assert str(later.to_error()) == "LaterError: what it says"
-    assert record_from("{}") is None
+    with pytest.raises(StateStoreError, match="LaterError: what it says"):
+        raise_from('{"error": "LaterError", "message": "what it says", "fields": {}}')
+    assert failure_from("{}") is None
 
 
 def test_a_record_is_bounded() -> None:
     error = TopologyChangedError("x" * 100_000, differences=["y" * 5000] * 1000, remedy="z" * 10_000)
-    assert len(record_of(error, AS_A_VALUE).to_json(AS_A_VALUE)) < AS_A_VALUE.whole + AS_A_VALUE.message
+    assert len(failure_json(error)) < AS_A_VALUE.whole + AS_A_VALUE.message
 
 
 def test_any_other_error_is_for_spark_to_say() -> None:

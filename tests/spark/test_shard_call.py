@@ -130,7 +130,7 @@ def test_calls_go_on_from_what_processors_keep_beside_stores(tmp_path: Path) -> 
 
 
 def test_a_schedule_that_only_a_task_makes_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TopologyError, match=r"init\(\) must schedule the same every time"):
+    with pytest.raises(TopologyError, match=r"schedule the same in every init\(\)"):
         list(call(tmp_path, wall_clock=False).run(17, [], None, "query", 100))
 
 

@@ -1,1 +1,1 @@
-"""What is read of Spark's checkpoint: checkpoint_pointers, source_offsets; `rescale` begins anew with what they say."""
+"""`checkpoint` reads Spark's checkpoint; `rescale` begins a new state with what it says."""

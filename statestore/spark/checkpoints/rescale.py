@@ -1,4 +1,4 @@
-"""Rescaling the state of a query that has stopped: what Spark's checkpoint says, and what a new query begins with."""
+"""Rescales the state of a stopped query."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from statestore.recovery.making.rescale import OnProgress, RescaleReport, commit
 from statestore.recovery.making.rescale import rescale as rescale_location
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES
 from statestore.recovery.metadata.state_metadata import routing_numbers
-from statestore.spark.checkpoints.checkpoint_pointers import read_pointers
-from statestore.spark.checkpoints.source_offsets import SourceOffsets, read_source_offsets
+from statestore.spark.checkpoints.checkpoint import SourceOffsets, read_pointers, read_source_offsets
 from statestore.spark.sessions import is_connect, location_in, on_server
 
 
 @dataclass(frozen=True)
 class Rescaled:
-    """What was made, and where the query on it must begin to read: it has a new checkpoint, which knows no offsets."""
+    """What was made, and where the new query must begin to read: its new checkpoint knows no offsets."""
 
     report: RescaleReport
     offsets: SourceOffsets
@@ -52,31 +51,32 @@ def rescale(
     on_progress: OnProgress | None = None,
     dry_run: bool = False,
 ) -> Rescaled:
-    """Make in `to` a state with `shards` shards of the one in `state_location`, and check it entry by entry.
+    """Copy the state in `state_location` to `to` with another number of shards, and check it entry by entry.
 
-    The query must have stopped. Its checkpoint and its state are not changed. Start the new query on `to` with a new
-    checkpoint, at the offsets that are returned.
+    The query must have stopped. Its checkpoint and its state do not change. Start the new query on `to` with a new
+    checkpoint, at the returned offsets.
 
     Args:
-        spark: reads the checkpoint; the state itself is read and written by this process, with Spark Connect by one
-            task on the server.
-        checkpoint_location: the checkpoint of the query: what is committed stands there.
+        spark: reads the checkpoint. This process reads and writes the state; with Spark Connect, one task on the server
+            does.
+        checkpoint_location: the checkpoint of the query, which says what is committed.
         state_location: its state.
         to: path or URI of an empty location.
         shards: how many parts the key space will have.
-        key_of: of stores whose keys are not the keys of records: a function from the store's key, of windows and
-            sessions without its times, to the record's key. The library's own are known.
-        trust_keys: believe that the keys of stores are those of records where only one old shard could prove it.
+        key_of: for stores whose keys are not those of records: functions from the store's key (of windows and sessions
+            without the times) to the record's key. The library knows them for its own stores.
+        trust_keys: believe that a store's keys are those of records even if the state has one shard, which can't prove
+            it.
         state_partitions: `spark.sql.shuffle.partitions` of the new query; None is one for each shard.
         work_dir: directory with room for one shard; None means a temporary one.
-        memory_bytes: about how much of what is to be written is held in memory.
-        on_progress: is called about once a second; not with Spark Connect.
-        dry_run: read all, prove where it belongs, write nothing.
+        memory_bytes: about how much unwritten data to hold in memory.
+        on_progress: called about once a second; not with Spark Connect.
+        dry_run: read everything and prove where it belongs, but write nothing.
 
     Raises NewStateError, RecoveryError, LocationError; then `to` holds no state.
     """
     if on_progress is not None and is_connect(spark):
-        raise ValueError("on_progress can't be told of what the server of Spark Connect does: leave it out")
+        raise ValueError("the server of Spark Connect can't call on_progress: leave it out")
     source = location_in(spark, state_location)
     offsets = read_source_offsets(spark, checkpoint_location)
     recorded = [row.pointer for row in read_pointers(spark, checkpoint_location).collect()]
@@ -110,7 +110,7 @@ def _rescale_state(
     shards: int,
     **options: Any,
 ) -> str:
-    """Rescale, where the locations can be reached, the state of which these commit pointers are recorded, as JSON."""
+    """Rescale a state that has these commit pointers, where the locations can be reached; return the report's JSON."""
     metadata = state_to_rescale(source)
     found = map(CommitPointer.from_json, recorded)
     report = rescale_location(

@@ -17,7 +17,7 @@ from statestore.errors.run import RecordColumnsError
 from statestore.format.serde import STANDARD_SERDES, Serde, standard_serde
 from statestore.spark import header_functions as hf
 from statestore.spark.dataframes.encodings import decode, is_malformed
-from statestore.spark.header_functions.headers_column import ON_ERROR, no_such_value
+from statestore.spark.header_functions.lookups import ON_ERROR, no_such_value
 from statestore.spark.shards.schema import HEADERS, check_choice, check_column_type
 
 Schema: TypeAlias = str | DataType | Serde[Any]

@@ -34,7 +34,6 @@ from statestore.processor.topology import Topology
 from statestore.spark.spark_versions import object_column
 
 _COLUMNS: Final = ("key", "value", "timestamp", "headers", "topic")
-_DEFAULT_TIMER_RESOLUTION_MS: Final = 1_000
 _DTYPES: Final[Mapping[type, str]] = {int: "int64", float: "float64", bool: "bool"}
 
 
@@ -87,7 +86,7 @@ def per_key_topology(
     output_key_serde: Serde[Any] | None = None,
     output_value_serde: Serde[Any] | None = None,
     time_mode: str = "none",
-    timer_resolution_ms: int = _DEFAULT_TIMER_RESOLUTION_MS,
+    timer_resolution_ms: int = 1_000,
     held_rows_max: int = DEFAULT_HELD_ROWS_MAX,
     held_bytes_max: int = DEFAULT_HELD_BYTES_MAX,
     name: str = "per-key",

@@ -1,15 +1,15 @@
-"""Lets the process that plans a read ask the driver what stands in a Spark checkpoint.
+"""Lets the process that plans a read ask the driver about a Spark checkpoint.
 
-Spark plans Python data sources in a process of its own, which has no session, and only Spark can read a checkpoint. So
-the driver listens on a socket of this machine, and answers one kind of question: which commit pointers a batch of a
-checkpoint has. Who asks must know a key that the driver made up. Address and key stand in a file that only this user
-can read; Spark sends the path of it about, also to executors, which have no such file.
+Spark plans Python data sources in a process of its own without a session, and only Spark can read a checkpoint. So the
+driver listens on a socket of this machine, and says which commit pointers a batch has. Who asks must know a random key
+of the driver. A file that only this user can read has address and key. Spark sends the file's path around, even to
+executors, which don't have the file.
 
     question := {"checkpoint": str, "batch_id": int}           which pointers does the batch have?
               | {"checkpoint": str, "dataframe": str}          which batch was the last one when this was first asked?
     answer   := {"pointers": [str, ...]} | {"batch_id": int} | {"where": str, "problem": str}
 
-A client of Spark Connect is on another machine than what plans, and can't be asked.
+With Spark Connect the client is on another machine than the process that plans, and can't be asked.
 """
 
 from __future__ import annotations
@@ -31,20 +31,12 @@ from typing import Any, Final
 from statestore.errors import DataSourceOptionError, RecoveryError, StateStoreError
 
 _LOG = logging.getLogger(__name__)
-_KEY_BYTES: Final = 32
-_MAX_QUESTION_BYTES: Final = 1 << 20
-_WAITING_QUESTIONS: Final = 16
 _KNOWN_DATAFRAMES: Final = 10_000
 _END_S: Final = 5.0
 
-ReadPointers = Callable[[str, int], list[str]]
-"""From a checkpoint and a batch to its commit pointers. Raises RecoveryError."""
-ReadLastBatch = Callable[[str], int]
-"""From a checkpoint to its last committed batch. Raises RecoveryError."""
-
 
 class CheckpointReader(ABC):
-    """Who can read a checkpoint."""
+    """Answers questions about a checkpoint."""
 
     def pointers(self, checkpoint: str, batch_id: int) -> list[str]:
         """Return the commit pointers of a batch. Raises RecoveryError, DataSourceOptionError."""
@@ -52,7 +44,7 @@ class CheckpointReader(ABC):
         return [str(pointer) for pointer in answer["pointers"]]
 
     def last_batch_id(self, checkpoint: str, dataframe: str) -> int:
-        """Return the last committed batch, of a DataFrame always the same. Raises as `pointers`."""
+        """Return the last committed batch, always the same for one DataFrame. Raises as `pointers`."""
         return int(self._ask({"checkpoint": checkpoint, "dataframe": dataframe})["batch_id"])
 
     @abstractmethod
@@ -61,13 +53,13 @@ class CheckpointReader(ABC):
 
 @dataclass(frozen=True)
 class DriverAddress(CheckpointReader):
-    """Where it stands how to ask the driver."""
+    """The driver, as a file says how to ask it."""
 
     path: str
-    """A file of JSON, with the address of the socket, and in hex what shows that one may ask."""
+    """A JSON file with the socket's address and, in hex, the key."""
 
     def answers(self) -> bool:
-        """Return whether there is somebody at the address."""
+        """Return whether the driver still listens."""
         try:
             self._connect().close()
         except (OSError, EOFError, AuthenticationError):
@@ -85,9 +77,7 @@ class DriverAddress(CheckpointReader):
                 connection.send_bytes(json.dumps(question).encode())
                 answer: dict[str, Any] = json.loads(connection.recv_bytes())
         except (OSError, EOFError, AuthenticationError) as cause:
-            problem = (
-                f"the driver does not answer ({cause!r}). Call register_data_source(spark) in the session that reads"
-            )
+            problem = f"the driver does not answer ({cause!r}): call register_data_source(spark) in the reading session"
             raise RecoveryError(str(question["checkpoint"]), problem) from cause
         if "problem" in answer:
             raise RecoveryError(str(answer["where"]), str(answer["problem"]))
@@ -96,10 +86,9 @@ class DriverAddress(CheckpointReader):
 
 @dataclass(frozen=True)
 class NobodyToAsk(CheckpointReader):
-    """Stands for the driver where none can be asked."""
+    """Refuses questions where no driver can be asked."""
 
     why: str
-    """What is said of the option `checkpoint`."""
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         raise DataSourceOptionError("checkpoint", f"can't be read from here, as {self.why}")
@@ -116,16 +105,17 @@ WITH_CONNECT: Final = NobodyToAsk(
 
 
 class CheckpointService:
-    """Answers from a thread of the driver, one question after the other, until `close`."""
+    """Answers in a thread of the driver, one question at a time, until `close`."""
 
-    def __init__(self, read_pointers: ReadPointers, read_last_batch: ReadLastBatch) -> None:
-        key = secrets.token_bytes(_KEY_BYTES)
+    def __init__(self, read_pointers: Callable[[str, int], list[str]], read_last_batch: Callable[[str], int]) -> None:
+        """Answer with the pointers of a checkpoint's batch, or a checkpoint's last batch; both raise RecoveryError."""
+        key = secrets.token_bytes(32)
         self._read_pointers = read_pointers
         self._read_last_batch = read_last_batch
         self._last_batches: dict[str, int] = {}
-        """Of DataFrames. Spark plans one again for each use, and all of it must be of one batch."""
-        # Where there are Unix sockets, one in a directory that only this user can enter.
-        self._listener = Listener(backlog=_WAITING_QUESTIONS, authkey=key)
+        """By DataFrame: Spark plans one again for each use, and all uses must read the same batch."""
+        # A Unix socket, if there are any, in a directory that only this user can enter.
+        self._listener = Listener(backlog=16, authkey=key)
         self._closed = threading.Event()
         self._directory = tempfile.mkdtemp(prefix="statestore-driver-")
         path = os.path.join(self._directory, "address.json")
@@ -136,11 +126,10 @@ class CheckpointService:
         self._thread.start()
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         self._closed.set()
-        # Nothing else wakes a thread that waits for a connection.
+        # Only a connection wakes the thread. If its socket is gone, the thread ends with the process.
         self.address.answers()
-        # If nobody can wake it, as its socket is gone, it ends with the process.
         self._thread.join(_END_S)
         shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -157,7 +146,7 @@ class CheckpointService:
                         _LOG.info("a process that planned a read ended before it had its answer (%r)", cause)
 
     def _answer(self, connection: Connection) -> None:
-        question = json.loads(connection.recv_bytes(_MAX_QUESTION_BYTES))
+        question = json.loads(connection.recv_bytes(1 << 20))
         connection.send_bytes(json.dumps(self._found(question)).encode())
 
     def _found(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -171,12 +160,12 @@ class CheckpointService:
         except StateStoreError as error:
             return {"where": checkpoint, "problem": str(error)}
         except Exception as error:
-            # Whatever Spark raised: it is raised again where it was asked for.
+            # Any error of Spark's: whoever has asked raises it.
             _LOG.info("reading the checkpoint %s failed", checkpoint, exc_info=True)
             return {"where": checkpoint, "problem": f"can't be read ({type(error).__name__}: {error})"}
 
     def _last_batch(self, checkpoint: str, dataframe: str) -> int:
-        """Return what was the last batch when this was first asked of a DataFrame, of as many as are remembered."""
+        """Return the last batch at the first question about a DataFrame; the latest ten thousand are remembered."""
         known = self._last_batches
         if dataframe not in known:
             known[dataframe] = self._read_last_batch(checkpoint)

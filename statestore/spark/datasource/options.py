@@ -1,4 +1,4 @@
-"""What `option(...)` says to the data source; names are those of Spark's own state reader where it has them."""
+"""The options of the data source, named as in Spark's own state reader where that has them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from statestore.stores.supplier import default_segment_interval_ms
 T = TypeVar("T")
 
 MAX_POINTERS_BYTES: Final = 48 << 20
-"""Of some thousand shards. Spark Connect takes messages of 128 MiB, and a change feed has pointers twice."""
+"""Enough for some thousand shards. Spark Connect takes messages of 128 MiB, and a change feed has pointers twice."""
 _READ: Final = (
     "path store checkpoint pointers pointersBefore allPointers batchId includeHeaders pushFilters trustKeys workDir "
     "liveAtMs keyAs valueAs readChangeFeed changeStartBatchId changeEndBatchId"
@@ -38,9 +38,9 @@ class ReadOptions:
     checkpoint: str | None
     pointers: str | None
     pointers_before: str | None
-    """Those before the first batch of the change feed; as `pointers`, as text or the name of a file."""
+    """Those before the first batch of the change feed; like `pointers`, the text or the name of a file."""
     all_pointers: bool
-    """Whether the pointers are all that the checkpoint has: of a shard without one nothing was committed."""
+    """Whether the checkpoint has no other pointers, so that shards without one have committed nothing."""
     batch_id: int | None
     include_headers: bool
     push_filters: bool
@@ -54,9 +54,9 @@ class ReadOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
-        """Return what the options say. Raises DataSourceOptionError."""
+        """Return the options of a read. Raises DataSourceOptionError."""
         options = _Options(given, _READ)
-        feed = options.flag("readChangeFeed", False)
+        feed = options.flag("readChangeFeed")
         start, end = options.number("changeStartBatchId"), options.number("changeEndBatchId")
         read = cls(
             options.required("path", "is missing: say where the state is, with load(LOCATION)"),
@@ -64,11 +64,11 @@ class ReadOptions:
             options.text("checkpoint"),
             options.pointers("pointers"),
             options.pointers("pointersBefore"),
-            options.flag("allPointers", False),
+            options.flag("allPointers"),
             options.number("batchId"),
             options.flag("includeHeaders", True),
-            options.flag("pushFilters", False),
-            options.flag("trustKeys", False),
+            options.flag("pushFilters"),
+            options.flag("trustKeys"),
             options.text("workDir"),
             options.number("liveAtMs"),
             ReadAs(options.encoding("keyAs"), options.encoding("valueAs")),
@@ -76,11 +76,11 @@ class ReadOptions:
             end,
         )
         if read.checkpoint is not None and read.pointers is not None:
-            raise DataSourceOptionError("pointers", "says what option 'checkpoint' says, too: give one of them")
+            raise DataSourceOptionError("pointers", "can't be given together with 'checkpoint': give one of them")
         if read.pointers is None and read.all_pointers:
-            raise DataSourceOptionError("allPointers", "says something of the option 'pointers', which is not there")
+            raise DataSourceOptionError("allPointers", "needs the option 'pointers'")
         if read.pointers_before is not None and (read.pointers is None or not feed):
-            raise DataSourceOptionError("pointersBefore", "is of a change feed with the option 'pointers' alone")
+            raise DataSourceOptionError("pointersBefore", "needs a change feed and the option 'pointers'")
         if read.batch_id is not None and read.checkpoint is None:
             raise DataSourceOptionError("batchId", "needs the option 'checkpoint', where that batch is recorded")
         if feed:
@@ -105,14 +105,14 @@ class ReadOptions:
         if self.batch_id is not None:
             raise DataSourceOptionError("batchId", "has no meaning for a change feed; use changeEndBatchId")
         if self.push_filters:
-            raise DataSourceOptionError("pushFilters", "has no meaning for a change feed: it is read as a whole")
+            raise DataSourceOptionError("pushFilters", "has no meaning for a change feed, which is read as a whole")
         if self.live_at_ms is not None:
-            raise DataSourceOptionError("liveAtMs", "has no meaning for a change feed, which has what was deleted, too")
+            raise DataSourceOptionError("liveAtMs", "has no meaning for a change feed, which shows deletes as well")
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What state to make, with one store."""
+    """Which state to make, with one store."""
 
     path: str
     spec: StoreSpec
@@ -122,38 +122,35 @@ class WriteOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> WriteOptions:
-        """Return what the options say. Raises DataSourceOptionError."""
+        """Return the options of a write. Raises DataSourceOptionError."""
         options = _Options(given, _WRITE)
         shards = options.number("shards", least=1)
         if shards is None:
             raise DataSourceOptionError("shards", "is missing: say how many parts the key space has")
-        shard_by = options.text("shardBy") or "key"
-        if shard_by not in tuple(ShardBy):
-            raise DataSourceOptionError("shardBy", f"must be key or partition, got {shard_by!r}")
         return cls(
             options.required("path", "is missing: say where the state shall be, with save(LOCATION)"),
             options.spec(),
             shards,
-            shard_by,
+            (options.parsed("shardBy", ShardBy, "key or partition") or ShardBy.KEY).value,
             options.text("workDir"),
         )
 
 
 def pointers_of(text_or_file: str) -> list[CommitPointer]:
-    """Return the commit pointers in a text, or in the file of that name where the driver is."""
+    """Return the commit pointers in a text, or in a file on the driver's machine."""
     text = text_or_file
     if not text.lstrip().startswith("{"):
         try:
             text = Path(text_or_file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as cause:
             raise DataSourceOptionError(
-                "pointers", f"names a file that can't be read ({cause}); give it one, or the pointers themselves"
+                "pointers", f"names a file that can't be read ({cause}): name another, or give the pointers themselves"
             ) from cause
     return parse_pointers(text)
 
 
 class _Options:
-    """Options by their names, whatever their case, of which none may be unknown."""
+    """Options by name, in any case. Raises DataSourceOptionError for an unknown one."""
 
     def __init__(self, given: Mapping[str, str], known: str) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
@@ -161,7 +158,7 @@ class _Options:
         by_lower = {name.lower() for name in names}
         for name in self._given:
             if name not in by_lower:
-                raise DataSourceOptionError(name, f"is unknown here; there are {', '.join(sorted(names))}")
+                raise DataSourceOptionError(name, f"is unknown; known are {', '.join(sorted(names))}")
 
     def text(self, name: str) -> str | None:
         return self._given.get(name.lower())
@@ -171,8 +168,8 @@ class _Options:
         if text is not None and len(text) > MAX_POINTERS_BYTES:
             raise DataSourceOptionError(
                 name,
-                f"has {len(text):,} bytes, more than the {MAX_POINTERS_BYTES:,} that Spark should carry about: write "
-                "them to a file on the driver's machine, with Spark Connect on the server's, and name it here",
+                f"has {len(text):,} bytes, more than the {MAX_POINTERS_BYTES:,} that Spark should transport: write "
+                "them to a file on the driver's machine (with Spark Connect, the server's), and name it here",
             )
         return text
 
@@ -189,19 +186,21 @@ class _Options:
                 raise ValueError(text)
             return value
 
-        return self._parsed(name, whole, f"a whole number, {least} or more")
+        return self.parsed(name, whole, f"a whole number, {least} or more")
 
-    def flag(self, name: str, default: bool) -> bool:
-        value = self._parsed(name, lambda text: {"true": True, "false": False}[text.lower()], "true or false")
+    def flag(self, name: str, default: bool = False) -> bool:
+        value = self.parsed(name, lambda text: {"true": True, "false": False}[text.lower()], "true or false")
         return default if value is None else value
 
     def encoding(self, name: str) -> str:
         wanted = f"one of {', '.join(STANDARD_SERDES)}"
-        return self._parsed(name, lambda text: STANDARD_SERDES[text.lower()].name, wanted) or BYTES
+        return self.parsed(name, lambda text: STANDARD_SERDES[text.lower()].name, wanted) or BYTES
 
     def spec(self) -> StoreSpec:
-        kind_name = self.required("kind", f"is missing: say one of {', '.join(kind.value for kind in StoreType)}")
-        store_type = self._store_type(kind_name)
+        known = f"one of {', '.join(kind.value for kind in StoreType)}"
+        store_type = self.parsed("kind", StoreType, known)
+        if store_type is None:
+            raise DataSourceOptionError("kind", f"is missing: say {known}")
         kind, store_format = store_type.store_kind, store_type.store_format
         retention_ms = self.number("retentionMs")
         interval_ms = self.number("segmentIntervalMs", least=1)
@@ -214,9 +213,9 @@ class _Options:
         needed["windowSizeMs"] = (kind.has_windows, window_size_ms)
         for option, (has_it, value) in needed.items():
             if has_it and value is None:
-                raise DataSourceOptionError(option, f"is missing; a store of the kind {kind_name} has it")
+                raise DataSourceOptionError(option, f"is missing; a store of the kind {store_type.value} has it")
             if not has_it and value is not None:
-                raise DataSourceOptionError(option, f"has no meaning for a store of the kind {kind_name}")
+                raise DataSourceOptionError(option, f"has no meaning for a store of the kind {store_type.value}")
         try:
             return StoreSpec(
                 name, kind, store_format, retention_ms, interval_ms, window_size_ms, store_type.retain_duplicates
@@ -224,14 +223,7 @@ class _Options:
         except ValueError as cause:
             raise DataSourceOptionError("store", f"makes no store ({cause})") from cause
 
-    def _store_type(self, name: str) -> StoreType:
-        try:
-            return StoreType(name)
-        except ValueError:
-            known = ", ".join(kind.value for kind in StoreType)
-            raise DataSourceOptionError("kind", f"must be one of {known}, got {name!r}") from None
-
-    def _parsed(self, name: str, parse: Callable[[str], T], wanted: str) -> T | None:
+    def parsed(self, name: str, parse: Callable[[str], T], wanted: str) -> T | None:
         text = self.text(name)
         if text is None:
             return None
@@ -243,13 +235,15 @@ class _Options:
 
 @contextmanager
 def work_directory(prefix: str, work_dir: str | None) -> Iterator[str]:
-    """Hand out a temporary directory in `work_dir`, None for that of the machine. Raises DataSourceOptionError."""
+    """Hand out a temporary directory in `work_dir`, or in the machine's. Raises DataSourceOptionError."""
     require_work_dir(work_dir)
     with TemporaryDirectory(prefix=prefix, dir=work_dir) as directory:
         yield directory
 
 
 def require_work_dir(work_dir: str | None) -> None:
-    """Raise DataSourceOptionError unless the directory is there, on the machine where it is needed: an executor's."""
+    """Raise DataSourceOptionError unless the directory exists on this machine, an executor's."""
     if work_dir is not None and not Path(work_dir).is_dir():
-        raise DataSourceOptionError("workDir", f"names {work_dir!r}, which is no directory on {socket.gethostname()}")
+        raise DataSourceOptionError(
+            "workDir", f"names {work_dir!r}, which is not a directory on {socket.gethostname()}"
+        )

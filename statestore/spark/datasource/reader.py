@@ -17,7 +17,7 @@ from statestore.format.serde import Serde
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import StateMetadata
-from statestore.spark.checkpoints.checkpoint_pointers import recorded_pointers
+from statestore.spark.checkpoints.checkpoint import recorded_pointers
 from statestore.spark.datasource.committed import pointers_of_checkpoint, state_in
 from statestore.spark.datasource.read_as import ReadAs
 from statestore.spark.datasource.store_scan import StoreScan

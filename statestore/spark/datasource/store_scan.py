@@ -1,4 +1,4 @@
-"""One shard of a store as rows: restored as it was committed, into a copy that is nobody else's."""
+"""One shard of a store as rows, restored at a committed version into a copy of its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from statestore.stores.builder import live_at
 def entry_columns(
     spec: StoreSpec, store: ByteStore, row_filter: RowFilter, *, with_headers: bool
 ) -> Iterator[dict[str, pa.Array]]:
-    """Yield the entries that are asked for, as columns in the order of the store's bytes. Raises FormatError."""
+    """Yield the entries that pass the filter, as columns in the order of the store's bytes. Raises FormatError."""
     layout = layout_of(spec)
     for chunk in chunks(bounded_pairs(layout, store, row_filter.bounds())):
         columns = _kept(row_filter, layout.entry_columns(chunk))
@@ -43,7 +43,7 @@ def entry_columns(
 def asked_columns(
     entries: Iterable[dict[str, pa.Array]], row_filter: RowFilter, *, with_headers: bool
 ) -> Iterator[dict[str, pa.Array]]:
-    """Yield of entries with header bytes those that are asked for, with headers decoded or none. Raises FormatError."""
+    """Yield the entries that pass the filter, with headers decoded or left out. Raises FormatError."""
     for each in entries:
         columns = _kept(row_filter, each)
         header_bytes = columns.pop("headers")
@@ -60,45 +60,43 @@ def _kept(row_filter: RowFilter, columns: dict[str, pa.Array]) -> dict[str, pa.A
     return {name: column.filter(kept) for name, column in columns.items()}
 
 
-_SHARD_FIELDS: Final = (pa.field("shard", pa.int32()), pa.field("version", pa.int64()))
-STORE_FIELDS: Final = pa.schema([*_SHARD_FIELDS, *ENTRY_FIELDS])
+STORE_FIELDS: Final = pa.schema([pa.field("shard", pa.int32()), pa.field("version", pa.int64()), *ENTRY_FIELDS])
 
 
 @dataclass(frozen=True)
 class StoreToRead:
-    """Where a store is to be read, and what is wanted with its values. Travels to the executors."""
+    """Which store to read, and what to show of it. Travels to the executors."""
 
     location: DurableLocation
     metadata: StateMetadata
     spec: StoreSpec
     with_headers: bool = True
     work_dir: str | None = None
-    """Has room for one shard, or one delta, in a temporary directory; None means that of the machine."""
+    """A directory with room for one shard, or one delta; None is the machine's for temporary files."""
     read_as: ReadAs = AS_BYTES
-    """What keys and values are shown as."""
 
     fields: ClassVar[pa.Schema] = STORE_FIELDS
-    """The columns with headers, and with bytes."""
+    """The columns of rows with headers and bytes."""
 
     @property
     def is_global(self) -> bool:
-        """Whether each shard has all of it."""
+        """Whether each shard has the whole store."""
         return self.spec.name in self.metadata.global_stores
 
     @property
     def schema(self) -> str:
-        """The columns of the rows, in Spark's words."""
+        """The columns of the rows, as Spark writes them."""
         return rows_schema(self.fields, self.with_headers, self.read_as)
 
     def rows(self, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
-        """Return rows of these columns. Raises DataSourceOptionError for bytes that are not what they are read as."""
+        """Return rows of these columns. Raises DataSourceOptionError for bytes that `read_as` can't read."""
         fields = _asked(self.fields, self.with_headers)
         rows = pa.record_batch([columns[field.name].cast(field.type) for field in fields], schema=fields)
         return self.read_as.read(rows, self.spec.name)
 
 
 def rows_schema(fields: pa.Schema, with_headers: bool, read_as: ReadAs) -> str:
-    """Return the columns of rows in Spark's words; `fields` are those with headers, and with bytes."""
+    """Return the columns of rows as Spark writes them; `fields` are those with headers and bytes."""
     return spark_schema(read_as.schema(_asked(fields, with_headers)))
 
 
@@ -108,20 +106,19 @@ def _asked(fields: pa.Schema, with_headers: bool) -> pa.Schema:
 
 @dataclass(frozen=True)
 class StoreScan(StoreToRead):
-    """What to read of a store."""
+    """Which entries of a store to read."""
 
     row_filter: RowFilter = EVERY_ROW
     live_at_ms: int | None = None
-    """The time at which entries must not have expired; None shows all that is stored."""
+    """The time at which entries must not have expired; None shows all entries."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError if it is asked what has not expired of a store in which nothing does."""
         if self.live_at_ms is not None and expiry_spec(self.spec) not in self.metadata.stores:
             raise ValueError(f"store {self.spec.name!r} has no time to live and no expiry header: nothing expires")
 
     @property
     def shards(self) -> list[int]:
-        """The shards that hold rows which are asked for. Of a global store, every shard holds all: one is read."""
+        """The shards that may hold wanted rows. Every shard holds a whole global store, so one is read."""
         whole = range(1) if self.is_global else range(self.metadata.shards)
         return self.row_filter.shards(whole)
 
@@ -129,8 +126,8 @@ class StoreScan(StoreToRead):
         """Yield the rows of a shard at the version of its pointer."""
         metadata = self.metadata
         with work_directory("statestore-read-", self.work_dir) as directory:
-            # A local copy of its own: a reader must not touch those of a running query. And all on disk, also what a
-            # query keeps in memory: it need not fit here.
+            # A local copy of its own: a reader must not touch those of a running query. In-memory stores go to disk,
+            # too: they need not fit in memory here.
             state = ShardedState(metadata.state_id, self.location, metadata.stores, LocalDirectory(directory))
             for columns in self._columns(state, pointer):
                 rows = len(columns["key"])

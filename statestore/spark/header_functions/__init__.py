@@ -1,19 +1,18 @@
 """Functions of columns of headers, as Spark's Kafka source gives them; they need no store and no stateful query.
 
-lookups          headers by their keys, and other headers made of headers
-texts            values as what their texts stand for
+lookups          headers by key, headers made of headers, and helpers of the other modules
+texts            values that are texts of numbers, times and so on
 chains           a connector's transformations
 conversion       values and all headers as a header converter reads them, in Python
-headers_column   what these are made of
 
-The column `headers` is an array<struct<key:string,value:binary>>, given by name or as a Column. An array that is null
-has no headers. Kafka never makes an element that is null or has a null key; such an element has no name: it stays where
-headers are returned, and is left out of names and maps. A value may be null, which is not the same as no header.
+The column `headers` is an array<struct<key:string,value:binary>>, given by name or as a Column. A null array has no
+headers. Kafka never makes an element that is null or has a null key. Such an element stays where headers are returned,
+and is left out of names and maps. A value may be null, which is not the same as no header.
 
-What returns headers mentions a Column that it is given once, so that calls inside of calls stay small. Nothing looks at
-all headers for each header.
+Functions that return headers mention a given Column once, so that nested calls stay small. None takes time that is
+quadratic in the number of headers.
 
-Users import from here. Imports `connect` and `spark.schema`; no other room of `spark` needs it. Start at `lookups`.
+Users import from here. Imports `connect`, `spark.shards` and `spark.query_settings`. Start at `lookups`.
 """
 
 from statestore.spark.header_functions.chains import transform_records

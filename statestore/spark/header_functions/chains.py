@@ -22,21 +22,21 @@ from statestore.spark.query_settings import session_header_converter
 def transform_records(records: DataFrame, config: str | Mapping[str, Any], *, mode: str = STRICT_MODE) -> DataFrame:
     """Return records as the transformations of a connector's configuration leave them, without those that they drop.
 
-    They stay inside Spark's engine, so they must look at nothing but headers, topics and tombstones: InsertHeader,
-    DropHeaders and Filter, with HasHeaderKey, RecordIsTombstone and TopicNameMatches. What moves fields of keys and
-    values is done by `with_header` and `header_typed`, or in a query by a ConnectIngest.
+    They run in Spark's engine, so they may look only at headers, topics and tombstones: InsertHeader, DropHeaders and
+    Filter, with HasHeaderKey, RecordIsTombstone and TopicNameMatches. To move fields of keys and values use
+    `with_header` and `header_typed`, or in a query a ConnectIngest.
 
     Args:
         records: has a column `headers`, and `topic` and `value` if a predicate looks at them; others stay as they are.
-        config: a mapping, the text of a file of Java's properties, or JSON. `header.converter`, or else the session's,
-            writes what is inserted, for no topic.
-        mode: "strict", or "compat" for what is not told and shall do all as Kafka does.
+        config: a mapping, the text of a file of Java's properties, or JSON. Its `header.converter`, or else the
+            session's, writes inserted values, for no topic.
+        mode: for converters and steps that are not told one: "strict", or "compat" to do everything as Kafka does.
 
-    Raises ConfigException for a wrong configuration, and ValueError for a step that looks at more.
+    Raises ConfigException for a wrong configuration, and ValueError for a step that looks at keys or values.
     """
     chain = ColumnChain.from_properties(config, mode=mode)
     if not chain.is_in_columns:
-        raise ValueError(f"these steps look into keys or values, which Spark's engine can't: {chain.chain.describe()}")
+        raise ValueError(f"these steps read keys or values, which Spark's engine can't: {chain.chain.describe()}")
     is_named = HEADER_CONVERTER in connector_properties(config)
     of_session = None if is_named else session_header_converter(records.sparkSession)
     for step in chain.chain.steps:
@@ -63,7 +63,7 @@ def _transformed(records: DataFrame, step: Step, converter: HeaderConverter) -> 
 
 
 def _is_true(predicate: Any) -> Column:
-    """Return whether a predicate is true of a row; never null."""
+    """Return whether a predicate holds for a row; never null."""
     if isinstance(predicate, HasHeaderKey):
         return F.lit(False) if predicate.name is None else has_header("headers", predicate.name)
     if isinstance(predicate, RecordIsTombstone):

@@ -1,4 +1,4 @@
-"""Values of headers as a header converter reads them: in Python, over columns of Arrow, each text once a batch.
+"""Values of headers as a header converter reads them: in Python, over columns of Arrow, each value once a batch.
 
     Kafka Connect                        Spark
     INT8, INT16, INT32, INT64            tinyint, smallint, int, bigint
@@ -8,7 +8,7 @@
     Time                                 int, milliseconds since midnight: Spark has no type for it
     ARRAY, MAP, STRUCT                   array, map, struct
 
-A struct may be read from a map: its fields are the entries of their names.
+A struct may be read from a map: its fields are the entries with their names.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from statestore.connect.values.values import Values
 from statestore.errors import DataException
 from statestore.errors.readable import shape_of
 from statestore.format.records.header_columns import HEADERS_TYPE
-from statestore.spark.header_functions.headers_column import ON_ERROR, checked_key, column_of, last_value
+from statestore.spark.header_functions.lookups import ON_ERROR, checked_key, column_of, last_value
 from statestore.spark.query_settings import session_header_converter
 from statestore.spark.shards.schema import check_choice
 from statestore.spark.spark_versions import arrow_type_of, arrow_udf
@@ -69,17 +69,17 @@ def header_typed(
 ) -> Column:
     """Return the value of the last header of this key as a value of any type. Null if there is none, or it is null.
 
-    It is read in Python, in batches of Arrow: where `header_int` and its like do, they are many times faster.
+    Python reads it, in batches of Arrow: where `header_int` and its like suffice, they are many times faster.
 
     Args:
         headers: the column.
         key: of the header.
         data_type: a type of Spark ("array<int>", "decimal(10,2)"), or a schema of Kafka Connect.
-        converter: reads the bytes: one, the name of one ("Json"), or properties such as `header.converter` and
+        converter: reads the bytes: a converter, its name ("Json"), or properties such as `header.converter` and
             `header.converter.schemas.enable`; None is that of the session (`spark.statestore.header.converter`), else
-            Kafka's SimpleHeaderConverter. What it reads is converted without
-            a loss if it is strict, which it is unless its properties say `mode=compat`; then as Kafka does.
-        topic: what the converter is told.
+            Kafka's SimpleHeaderConverter. A strict converter refuses conversions with a loss; all are strict but those
+            whose properties say `mode=compat`, which convert as Kafka does.
+        topic: what to tell the converter.
         on_error: "raise" ends the query at a value that can't be read or converted, "null" makes it null.
 
     Raises ConfigException for an unknown converter, DataException for a type without a schema, and ValueError and
@@ -88,18 +88,16 @@ def header_typed(
     check_choice("on_error", on_error, ON_ERROR)
     schema, spark_type = _schema_and_type(data_type)
     reader = _Reader(checked_key(key), topic, schema, spark_type, _converter_of(converter), on_error)
-
     return _in_batches(reader.read, spark_type)(last_value(column_of(headers), key))
 
 
 def typed_headers(headers: Column | str, *, converter: AnyConverter = None, topic: str = "") -> Column:
-    """Return all headers with what their values are: array<struct<key:string,type:string,text:string>>.
+    """Return all headers with their types: array<struct<key:string,type:string,text:string>>.
 
-    `type` is that of Kafka Connect (INT8, STRING, Timestamp), null if a value has none, and `text` the value in words,
+    `type` is that of Kafka Connect (INT8, STRING, Timestamp), null if a value has none, and `text` the printed value,
     null for a null value. A header that can't be read ends the query. Arguments are those of `header_typed`.
     """
     viewer = _Viewer(topic, _converter_of(converter))
-
     return _in_batches(viewer.view, TYPED_HEADERS)(column_of(headers))
 
 
@@ -109,19 +107,19 @@ def _converter_of(converter: AnyConverter) -> HeaderConverter:
 
 
 def _in_batches(function: Callable[[pa.Array], pa.Array], returned: T.DataType | str) -> Callable[[Column], Column]:
-    """Return what makes a column of a column, a batch at a time."""
+    """Return a function of columns that calls `function` with a batch at a time."""
 
     def run(column: pa.Array) -> pa.Array:
         return function(column)
 
-    make: Any = arrow_udf  # its types know no form that takes the kind of function from the hints of `run`
+    make: Any = arrow_udf  # typed without the form that takes the kind of function from the hints of `run`
     made: Callable[[Column], Column] = make(run, returned)
     return made
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads the values of one header's key. Travels to the executors."""
+    """Reads the values of one key. Travels to the executors."""
 
     key: str
     topic: str
@@ -152,7 +150,7 @@ class _Reader:
 
 @dataclass(frozen=True)
 class _Viewer:
-    """Says what all headers are. Travels to the executors."""
+    """Tells types and texts of all headers. Travels to the executors."""
 
     topic: str
     converter: HeaderConverter
@@ -193,7 +191,6 @@ def _type_name(schema: Schema | None) -> str | None:
 
 def _schema_and_type(data_type: str | T.DataType | Schema) -> tuple[Schema, T.DataType]:
     if isinstance(data_type, Schema):
-        # Spark has no time of the day.
         return data_type, from_arrow_type(type_of_schema(data_type, time_type=pa.int32()))
     spark_type = T.DataType.fromDDL(data_type) if isinstance(data_type, str) else data_type
     return _schema(spark_type), spark_type
@@ -217,16 +214,16 @@ def _schema(spark_type: T.DataType) -> Schema:
     for type_, known in _PRIMITIVES.items():
         if known == spark_type:
             return Schema(type_, optional=True)
-    raise DataException(f"Headers can't be read as {spark_type.simpleString()}, which has no schema")
+    raise DataException(f"headers can't be read as {spark_type.simpleString()}: Kafka Connect has no such type")
 
 
 @dataclass(frozen=True)
 class _Conversions:
-    """How values of a converter become others."""
+    """Converts what a converter has read."""
 
     values: Values
     are_texts: bool
-    """Whether what was read stands for a text that it prints as: 1.1 is a FLOAT32 then, and to be no other double."""
+    """Whether to convert the printed value: 1.1 read as FLOAT32 is the double 1.1, not the one nearest to the float."""
 
     def scalar(self, schema: Schema, found: Schema | None, value: Any) -> Any:
         if self.are_texts and not isinstance(value, str | bytes):
@@ -239,7 +236,7 @@ class _Conversions:
         if schema.type is Type.BYTES:
             return bytes(STRICT.parse_as(Schema.BYTES_SCHEMA, value) if isinstance(value, str) else value)
         if isinstance(value, bytes):
-            raise DataException(f"{shape_of(value)} are no {schema.type}: the converter could not read it")
+            raise DataException(f"{shape_of(value)} can't be converted to {schema.type}: the converter returned bytes")
         return _CONVERSIONS[schema.type](self.values, found, value)
 
 
@@ -250,7 +247,7 @@ def _conversions_of(converter: HeaderConverter) -> _Conversions:
 
 
 def _plain(schema: Schema, found: Schema | None, value: Any, by: _Conversions) -> Any:
-    """Return a value that was read with the schema `found` as what Arrow takes for one of `schema`."""
+    """Return a value that was read with the schema `found` as Arrow takes one of `schema`."""
     if value is None:
         return None
     if schema.type is Type.ARRAY:
@@ -274,7 +271,7 @@ def _plain(schema: Schema, found: Schema | None, value: Any, by: _Conversions) -
 
 
 def _fields(schema: Schema, found: Schema | None, value: Any, by: _Conversions) -> dict[str, Any]:
-    """Return the fields of a struct; of a map those are the entries of their names."""
+    """Return the fields of a struct, or a map's entries with their names."""
     if isinstance(value, str):
         value = by.values.convert_to_map(found, value)
     if isinstance(value, Struct):
@@ -291,11 +288,11 @@ def _fields(schema: Schema, found: Schema | None, value: Any, by: _Conversions) 
 
 
 def _fitting(plain: Any, arrow_type: pa.DataType) -> Any:
-    """Return what Arrow takes as it is. Raises DataException if it does not fit the type."""
+    """Return a value. Raises DataException if Arrow does not take it for the type."""
     try:
         pa.array([plain], arrow_type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError) as cause:
-        # Arrow's words quote the value.
+        # Arrow's message would show the value.
         raise DataException(f"{shape_of(plain)} does not fit {arrow_type}: {type(cause).__name__}") from None
     return plain
 

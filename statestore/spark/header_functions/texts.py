@@ -1,4 +1,4 @@
-"""Values of headers as what their texts stand for."""
+"""Values of headers that are texts of numbers, times and so on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from statestore.spark.header_functions.headers_column import (
+from statestore.spark.header_functions.lookups import (
     ON_ERROR,
     checked_key,
     column_of,
@@ -26,10 +26,10 @@ _MIDNIGHT: Final = "00:00:00.000Z"
 
 
 def header_string(headers: Column | str, key: str, *, on_error: str = "raise") -> Column:
-    """Return the value of the last header of this key as text: string. Wrong are bytes that are no UTF-8.
+    """Return the value of the last header of this key as text: string. Bytes must be UTF-8.
 
-    As all `header_*` functions, null if there is no such header or its value is null. `on_error` is what wrong values
-    become: "raise" ends the query with an error that names the header, "null" makes them null.
+    Like all `header_*` functions, null if there is no such header or its value is null. `on_error` is what to do about
+    wrong values: "raise" ends the query with an error that names the header, "null" makes them null.
     """
     return _read(headers, key, "UTF-8 text", lambda text: F.when(F.is_valid_utf8(text), text), on_error)
 
@@ -37,8 +37,8 @@ def header_string(headers: Column | str, key: str, *, on_error: str = "raise") -
 def header_int(headers: Column | str, key: str, *, on_error: str = "raise") -> Column:
     """Return the value of the last header of this key as a number of 32 bits: int.
 
-    Right are whole numbers that are in its range: 7, and 007, +7 and 7.0 too, which are that number. Wrong are 7.5, and
-    numbers with blanks or an exponent. `on_error` as in `header_string`.
+    The text must be a whole number in that range: 7, but also 007, +7 or 7.0. Wrong are 7.5, and numbers with blanks or
+    an exponent. `on_error` as in `header_string`.
     """
     return _read(headers, key, "INT32", lambda text: _whole_number(text, "int"), on_error)
 
@@ -51,14 +51,14 @@ def header_long(headers: Column | str, key: str, *, on_error: str = "raise") -> 
 def header_double(headers: Column | str, key: str, *, on_error: str = "raise") -> Column:
     """Return the value of the last header of this key as the double nearest to it: double.
 
-    Right are decimal numbers with or without a fraction and an exponent, NaN, Infinity and -Infinity. Wrong are
-    numbers that are no zero and too small for a double, or too large. `on_error` as in `header_string`.
+    The text must be a decimal number with or without fraction and exponent, NaN, Infinity or -Infinity. Numbers too
+    large for a double are wrong, and those so small that they would become 0. `on_error` as in `header_string`.
     """
     return _read(headers, key, "FLOAT64", _double, on_error)
 
 
 def header_boolean(headers: Column | str, key: str, *, on_error: str = "raise") -> Column:
-    """Return the value of the last header of this key: boolean. Right are true and false, and the numbers 1 and 0.
+    """Return the value of the last header of this key: boolean. It must be true or false, or the number 1 or 0.
 
     `on_error` as in `header_string`.
     """
@@ -68,8 +68,7 @@ def header_boolean(headers: Column | str, key: str, *, on_error: str = "raise") 
 def header_date(headers: Column | str, key: str, *, on_error: str = "raise") -> Column:
     """Return the value of the last header of this key as a day: date.
 
-    Right are texts that `header_timestamp` takes and that are midnight, most often 2017-05-21. `on_error` as in
-    `header_string`.
+    The text must be a midnight that `header_timestamp` takes, most often 2017-05-21. `on_error` as in `header_string`.
     """
     return _read(headers, key, "date", _date, on_error)
 
@@ -77,17 +76,17 @@ def header_date(headers: Column | str, key: str, *, on_error: str = "raise") -> 
 def header_timestamp(headers: Column | str, key: str, *, on_error: str = "raise") -> Column:
     """Return the value of the last header of this key as a point in time: timestamp.
 
-    Right are 2017-05-21T16:31:05.387Z and, for midnight, 2017-05-21, of the years 1 to 9999, in UTC, whatever zone the
-    session or the machine is in. Wrong is 16:31:05.387Z, as Kafka prints all that is before 1970-01-02, without its
-    day. `on_error` as in `header_string`.
+    The text must be like 2017-05-21T16:31:05.387Z or, for midnight, 2017-05-21, of the years 1 to 9999, in UTC,
+    whatever zone the session or the machine is in. Wrong is 16:31:05.387Z: so Kafka prints times before 1970-01-02,
+    without their day. `on_error` as in `header_string`.
     """
     return _read(headers, key, "timestamp", _timestamp, on_error)
 
 
 def _read(headers: Column | str, key: str, expected: str, convert: Callable[[Column], Column], on_error: str) -> Column:
-    """Return what `convert` makes of the text of the last header, which is null for what is wrong."""
+    """Return what `convert` makes of the last header's text; it must return null for a wrong text."""
     check_choice("on_error", on_error, ON_ERROR)
-    text = last_value(column_of(headers), checked_key(key)).cast("string")  # Spark does not look at the bytes here
+    text = last_value(column_of(headers), checked_key(key)).cast("string")  # Spark does not check the bytes
     value = convert(text)
     if on_error == "null":
         return value
@@ -98,7 +97,7 @@ def _read(headers: Column | str, key: str, expected: str, convert: Callable[[Col
 def _whole_number(text: Column, spark_type: str) -> Column:
     value = text.try_cast(spark_type)
     is_other_text = text.rlike(_WHOLE_NUMBER)
-    # Nearly all texts are what the number is printed as, and that is quicker to see.
+    # Nearly all texts are as Spark prints the number, which is quicker to check.
     return F.coalesce(
         F.when(value.cast("string") == text, value),
         F.when(is_other_text, text.try_cast("decimal(38,18)").try_cast(spark_type)),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from statestore.errors.run import KafkaRefusedError, KafkaTimeoutError, MarkerTopicError
 from statestore.middleware.application import extra
@@ -35,17 +35,11 @@ _OWN: Final = (
     "on_delivery",
 )
 _QUEUED_KB: Final = 32 << 10
-"""What a producer holds of records that wait to be sent."""
+"""How much a producer holds of records that wait to be sent."""
 _MISSING_TOPIC_MS: Final = 10_000
-"""How long a topic may take to show."""
+"""How long a producer waits for a topic that is missing."""
 _CONNECT_MS: Final = 20
-"""Half of it passes before a client connects to the second broker, as each does at its start."""
-_FENCED: Final = (
-    KafkaError._FENCED,
-    KafkaError.PRODUCER_FENCED,
-    KafkaError.INVALID_PRODUCER_EPOCH,
-    KafkaError.INVALID_PRODUCER_ID_MAPPING,
-)
+"""Half of it passes before a client connects to the second broker, as every client does at its start."""
 _LEADER_MOVES: Final = (
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -68,10 +62,6 @@ _WAIT_S: Final = 0.2
 _RETRY_S: Final = 0.1
 
 
-OnFailure: TypeAlias = "Callable[[KafkaError | None, Any], None]"
-"""Takes an error and the record."""
-
-
 class KeptRecord(NamedTuple):
     """A record of a log."""
 
@@ -90,20 +80,26 @@ class KafkaCluster:
 
     servers: str
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Further properties of clients, as librdkafka calls them. They travel to the executors, and are shown nowhere."""
+    """Further properties of librdkafka for all clients. They travel to the executors, and are never shown."""
     timeout_s: float = 60.0
-    """How long an answer is waited for."""
+    """How long to wait for an answer."""
 
     def __post_init__(self) -> None:
         own = sorted(set(_OWN) & set(self.options))
         if own:
-            raise ValueError(f"{', '.join(own)}: the sink sets this by itself; take it out of the options")
+            raise ValueError(f"{', '.join(own)}: the sink sets this itself; remove it from the options")
 
-    def producer(self, transactional_id: str, timeout_ms: int, on_failure: OnFailure, kind: Any = Producer) -> Producer:
+    def producer(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        on_failure: Callable[[KafkaError | None, Any], None],
+        kind: Any = Producer,
+    ) -> Producer:
         """Return a producer of transactions, each of at most `timeout_ms`. Raises KafkaRefusedError for wrong options.
 
-        It chooses partitions as Kafka's own producer does, by murmur2 of the key. `on_failure` is told of each record
-        that Kafka does not take.
+        It chooses partitions as Kafka's own producer does, by murmur2 of the key. `on_failure` is called with an error
+        and the record that Kafka has not taken.
         """
         properties = {
             "bootstrap.servers": self.servers,
@@ -123,7 +119,7 @@ class KafkaCluster:
 
     @contextmanager
     def errors(self, action: str) -> Iterator[None]:
-        """Raise KafkaTimeoutError or KafkaRefusedError for what the client raises while it does what `action` says."""
+        """Raise KafkaTimeoutError or KafkaRefusedError for errors of the client during `action`."""
         try:
             yield
         except KafkaException as cause:
@@ -133,13 +129,13 @@ class KafkaCluster:
             raise KafkaRefusedError(action=action, cause=error.str()) from cause
 
     def partitions(self, topic: str) -> int | None:
-        """Return how many partitions a topic has, None if there is no such topic. Raises as `errors`."""
+        """Return how many partitions a topic has; None if it does not exist. Raises as `errors`."""
         with self.errors("asking for topics"):
             found = self._admin.list_topics(timeout=self.timeout_s).topics.get(topic)
         return None if found is None or found.error is not None else len(found.partitions)
 
     def cleanup_policies(self, topic: str) -> frozenset[str]:
-        """Return what a topic's `cleanup.policy` says. Raises as `errors`."""
+        """Return the policies in a topic's `cleanup.policy`. Raises as `errors`."""
         with self.errors(f"asking for the configuration of {topic}"):
             resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
             (answer,) = self._admin.describe_configs([resource], request_timeout=self.timeout_s).values()
@@ -147,7 +143,7 @@ class KafkaCluster:
         return frozenset(word.strip() for word in policy.split(","))
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Make a topic, if nobody has by then, with the cluster's default replication. Raises as `errors`."""
+        """Make a topic if it does not exist, with the cluster's default replication. Raises as `errors`."""
         new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config))
         with self.errors(f"making the topic {topic}"):
             (made,) = self._admin.create_topics([new], request_timeout=self.timeout_s).values()
@@ -167,7 +163,7 @@ class KafkaCluster:
                 try:
                     return {place.partition: answer.result().offset for place, answer in answers.items()}
                 except KafkaException as cause:
-                    # Also a topic that has just been made has no leader yet.
+                    # A topic that was just made has no leader yet.
                     if cause.args[0].code() not in _LEADER_MOVES or time.monotonic() > give_up_s:
                         raise
                 self._admin.poll(_RETRY_S)
@@ -175,17 +171,17 @@ class KafkaCluster:
     def read(
         self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int], *, committed: bool = True
     ) -> Iterator[KeptRecord]:
-        """Yield the records of logs, of each partition from its start to its end, which is exclusive.
+        """Yield the records of a topic, of each partition from its start to its end (exclusive).
 
-        `committed` leaves out what was aborted, and waits for transactions that are open before an end. Raises as
-        `errors`, and MarkerTopicError if what was to be read is not there.
+        `committed` leaves out aborted records, and waits for transactions that are open before an end. Raises as
+        `errors`, and MarkerTopicError if the records are gone.
         """
         left = {partition for partition, start in starts.items() if start < ends[partition]}
         if not left:
             return
         consumer = self._consumer("read_committed" if committed else "read_uncommitted")
         try:
-            # From 0 means from what is left of the log.
+            # From 0 means from the first record that the log still has.
             places = {partition: starts[partition] or OFFSET_BEGINNING for partition in left}
             consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in places.items()])
             heard_s = time.monotonic()
@@ -207,7 +203,7 @@ class KafkaCluster:
             consumer.close()
 
     def _record(self, topic: str, message: Message[bytes, bytes]) -> tuple[KeptRecord | None, int]:
-        """Return the record in what a consumer hands out, if it is one, and up to where it has read."""
+        """Return the record that a consumer has handed out, or None for an event, and the next offset to read."""
         partition, offset, error = message.partition(), message.offset(), message.error()
         if error is None:
             assert partition is not None
@@ -216,14 +212,14 @@ class KafkaCluster:
         if error.code() == KafkaError._PARTITION_EOF:
             return None, offset or 0
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            raise MarkerTopicError(topic, problem="it was made anew. Restore it, or begin a new checkpoint")
+            raise MarkerTopicError(topic, problem="it was deleted and made again: restore it, or use a new checkpoint")
         if not error.retriable() and error.code() not in _SILENT:
             raise KafkaRefusedError(action=f"reading {topic}", cause=error.str())
         return None, -1
 
     @property
     def _admin(self) -> AdminClient:
-        """A client that the process keeps: to connect takes longer than to ask."""
+        """A client that the process keeps, because connecting takes longer than asking."""
         return _admin_client(self.servers, tuple(sorted(self.options.items())))
 
     def _consumer(self, isolation: str) -> Consumer:
@@ -244,8 +240,3 @@ class KafkaCluster:
 @lru_cache(maxsize=4)
 def _admin_client(servers: str, options: tuple[tuple[str, Any], ...]) -> AdminClient:
     return AdminClient({"bootstrap.servers": servers, **dict(options)}, logger=_LOG)
-
-
-def is_fenced(error: KafkaError) -> bool:
-    """Return whether a producer may do nothing any more, as another one has its transactional id."""
-    return error.code() in _FENCED

@@ -14,13 +14,13 @@ from statestore.errors.run import BatchChangedError, MarkerTopicError, SinkAhead
 from statestore.spark.kafka_sink.cluster import KafkaCluster, KeptRecord
 
 OF_PLAN: Final = "plan:"
-"""Begins the digest of what Spark has planned for a batch, which all its partitions have in common."""
+"""Begins the digest of Spark's plan of a batch, which all its partitions share."""
 OF_RECORDS: Final = "records:"
 """Begins the digest of a partition's records."""
 _VERSION: Final = 2
 _WITHOUT_DIGEST: Final = 1
 _RUN: Final = -1
-"""Stands in a key in place of a partition."""
+"""In a key in place of a partition: the marker is of the writer's run."""
 _COMPACT: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.ms": "3600000"}
 _MOST_BYTES: Final = 4 << 10
 """No marker is larger."""
@@ -28,7 +28,7 @@ _MOST_BYTES: Final = 4 << 10
 
 @dataclass(frozen=True)
 class MarkerKey:
-    """What a marker is of: a partition of what a writer of a query puts out, or its run."""
+    """Says what a marker is about: a partition of a query's writer, or the writer's run."""
 
     query: str
     writer: str
@@ -40,7 +40,7 @@ class MarkerKey:
 
     @classmethod
     def from_bytes(cls, data: bytes | None) -> MarkerKey | None:
-        """Return what `to_bytes` gave; None for the key of any other record."""
+        """Return the key that `to_bytes` wrote; None for the key of any other record."""
         fields = _fields(data)
         try:
             key = cls(str(fields["query"]), str(fields["writer"]), int(fields["partition"]))
@@ -58,29 +58,29 @@ class _MarkerValue:
 
 @dataclass(frozen=True)
 class Marker(_MarkerValue):
-    """The last batch of which a partition was written."""
+    """Says which batch of a partition was written last."""
 
     batch: int
     partitions: int
-    """Into how many the batch was divided."""
+    """How many the batch had."""
     records: int
     """How many the partition had, without the marker."""
     digest: str
-    """Of what the batch was made of, OF_PLAN or OF_RECORDS; empty in a marker of version 1."""
+    """OF_PLAN or OF_RECORDS and the digest; empty in a marker of version 1."""
 
     @classmethod
     def from_bytes(cls, data: bytes | None) -> Marker:
-        """Return what `to_bytes` gave, or an earlier release's. Raises ValueError for anything else."""
+        """Return the marker that `to_bytes` wrote, in any release. Raises ValueError for anything else."""
         fields = _fields_of_marker(data)
         counts = _counts(fields, "batch", "partitions", "records")
         digest = fields.get("digest") if fields["version"] != _WITHOUT_DIGEST else ""
         if counts is None or not isinstance(digest, str):
-            raise ValueError(f"no marker: {data!r}")
+            raise ValueError(f"not a marker: {data!r}")
         batch, partitions, records = counts
         return cls(batch, partitions, records, digest)
 
     def covers(self, query: str, batch_id: int, partitions: int, digest: str) -> bool:
-        """Return whether a batch is written, `digest` empty if not known. Raises SinkAheadError, BatchChangedError."""
+        """Return whether a batch is written; `digest` is "" if unknown. Raises SinkAheadError, BatchChangedError."""
         if self.batch < batch_id:
             return False
         if self.batch > batch_id or (self.is_of_plan and digest and self.digest != digest):
@@ -89,55 +89,55 @@ class Marker(_MarkerValue):
             problem = f"it has {partitions} partitions, and had {self.partitions}"
             raise BatchChangedError(batch_id, problem=problem)
         if self.is_of_plan and not digest:
-            problem = "it was written by a run that could ask Spark what it is made of, and this one can't"
+            problem = "it was written by a run that could read Spark's plan of the batch, which this run can't"
             raise BatchChangedError(batch_id, problem=problem)
         return True
 
     @property
     def is_of_plan(self) -> bool:
-        """Whether the digest is that of the plan, which says nothing of single records."""
+        """Whether the digest is of the plan, which says nothing about single records."""
         return self.digest.startswith(OF_PLAN)
 
     @property
     def is_of_records(self) -> bool:
-        """Whether the digest is that of the partition's records."""
+        """Whether the digest is of the partition's records."""
         return self.digest.startswith(OF_RECORDS)
 
 
 @dataclass(frozen=True)
 class RunMarker(_MarkerValue):
-    """The run of a writer that may write; tasks of an earlier one stop where they find it."""
+    """Says which run of a writer may write; tasks of an earlier run stop when they find it."""
 
     run: str
     partitions: int
-    """The most into which a batch was divided, in any run."""
+    """The most that a batch had in any run."""
 
     @classmethod
     def from_bytes(cls, data: bytes | None) -> RunMarker:
-        """Return what `to_bytes` gave. Raises ValueError for anything else."""
+        """Return the marker that `to_bytes` wrote. Raises ValueError for anything else."""
         fields = _fields_of_marker(data)
         counts = _counts(fields, "partitions")
         if counts is None or not isinstance(fields.get("run"), str):
-            raise ValueError(f"no marker of a run: {data!r}")
+            raise ValueError(f"not a marker of a run: {data!r}")
         return cls(fields["run"], *counts)
 
 
 def _fields_of_marker(data: bytes | None) -> dict[str, Any]:
     fields = _fields(data)
     if fields.get("version") not in (_WITHOUT_DIGEST, _VERSION):
-        raise ValueError(f"a marker of version {fields.get('version')!r}, and this release knows up to {_VERSION}")
+        raise ValueError(f"a marker of version {fields.get('version')!r}; this release knows up to {_VERSION}")
     return fields
 
 
 def _counts(fields: Mapping[str, Any], *names: str) -> list[int] | None:
-    """Return these fields, None if one of them is no count."""
+    """Return these fields; None if one of them is not a whole number of at least 0."""
     found = [fields.get(name) for name in names]
     counts = [count for count in found if type(count) is int and count >= 0]
     return counts if len(counts) == len(found) else None
 
 
 def _fields(data: bytes | None) -> dict[str, Any]:
-    """Return the fields of a JSON object; none for anything else."""
+    """Return the fields of a JSON object; an empty dict for anything else."""
     if data is None or len(data) > _MOST_BYTES:
         return {}
     try:
@@ -149,17 +149,17 @@ def _fields(data: bytes | None) -> dict[str, Any]:
 
 @dataclass
 class WriterMarkers:
-    """What the marker topic holds of a writer."""
+    """The markers of a writer in the marker topic."""
 
     markers: dict[int, Marker] = field(default_factory=dict)
-    """The last one, by partition of the query."""
+    """The last one of each partition of the query."""
     run: RunMarker | None = None
     read_to: dict[int, int] = field(default_factory=dict)
-    """By partition of the topic, before which offset there is nothing else."""
+    """By partition of the topic, up to which offset it was read."""
 
     @property
     def most_partitions(self) -> int:
-        """The most into which a batch was divided, as far as it is known; 0 if nothing is."""
+        """The most partitions that a batch is known to have had; 0 if none is known."""
         counts = [max(marker.partitions, partition + 1) for partition, marker in self.markers.items()]
         return max([0 if self.run is None else self.run.partitions, *counts])
 
@@ -181,16 +181,16 @@ class MarkerTopic:
             return cls(cluster, name, cluster.partitions(name) or partitions)
         policies = cluster.cleanup_policies(name)
         if policies != {"compact"}:
-            problem = f"its cleanup.policy is {','.join(sorted(policies))}, so markers would be lost. Set it to compact"
+            problem = f"its cleanup.policy is {','.join(sorted(policies))}, which loses markers: set it to compact"
             raise MarkerTopicError(name, problem=problem)
         return cls(cluster, name, found)
 
     def partition_of(self, key: MarkerKey) -> int:
-        """Return the partition that holds a marker: one of its own, if there are as many as the query has."""
+        """Return the topic's partition for a marker: one for each, if the query has no more partitions."""
         return key.partition % self.partitions
 
     def read(self, query: str, writer: str, into: WriterMarkers, *, committed: bool = True) -> None:
-        """Add what the topic holds of a writer after `into`; unless `committed`, also what is open or was aborted."""
+        """Add a writer's markers after those in `into`; unless `committed`, also those that are open or aborted."""
         starts = {partition: into.read_to.get(partition, 0) for partition in range(self.partitions)}
         ends = self._ends(starts)
         for record, key in self._records(starts, ends, committed=committed):
@@ -201,13 +201,13 @@ class MarkerTopic:
                 continue
             marker = self._decoded(Marker, record)
             known = into.markers.get(key.partition)
-            # The latest, wherever it stands: a topic may have been given more partitions.
+            # The latest from any partition: the topic may have been given more partitions since.
             if known is None or known.batch <= marker.batch:
                 into.markers[key.partition] = marker
         into.read_to = ends
 
     def last_after(self, key: MarkerKey, offset: int) -> tuple[Marker | None, RunMarker | None]:
-        """Return the last markers of a key and of its writer's runs from an offset on, once transactions have ended."""
+        """Return the last markers of a key and of its writer's runs from an offset on. Waits for open transactions."""
         partition = self.partition_of(key)
         starts = {partition: offset}
         marker, run = None, None
@@ -222,7 +222,7 @@ class MarkerTopic:
         ends = self.cluster.end_offsets(self.name, starts)
         for partition, start in starts.items():
             if ends[partition] < start:
-                raise MarkerTopicError(self.name, problem=f"what was before offset {start} is gone. Restore the topic")
+                raise MarkerTopicError(self.name, problem=f"records before offset {start} are gone: restore it")
         return ends
 
     def _records(

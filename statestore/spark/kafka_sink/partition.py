@@ -1,26 +1,40 @@
-"""What a task of the sink does with a partition of a batch: one transaction, or none if its marker is there."""
+"""What the sink does in Spark's tasks: a partition of a batch is one transaction, or none if its marker is there.
+
+    rows ── SayEnd ──> blobs, end, end ── ForPartition(plan, write_partition) ──> one transaction
+
+A function on Arrow sees the stream end when its rows end, and also when the process that feeds it ends. Committing then
+would lose the rows that did not come. So a step before it marks the end, and does so twice: before Spark takes a batch
+from a Python worker, it checks whether what feeds that worker has failed or was killed. The first mark may be on its
+way by then, the second is not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from statestore.errors.run import BatchChangedError, InputCutOffError, TransactionFencedError
 from statestore.spark.kafka_sink.markers import OF_RECORDS, Marker, MarkerKey, MarkerTopic
 from statestore.spark.kafka_sink.transaction import Transaction
+from statestore.spark.shards.blobs import BLOB, decode_blob, encode_blob
 
+BLOB_SCHEMA: Final = f"{BLOB} binary"
+WRITTEN_SCHEMA: Final = "partition int, records bigint, digest string, was_there boolean, read_to bigint"
 LATER_RUN: Final = "another run of the query has begun since, or another sink of it with the same writer="
 _DIGEST_BYTES: Final = 16
+_END: Final = b""
+_COLLECTED_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True)
 class Writer:
-    """What puts out the batches of a query: one of its sinks, or the only one. Picklable."""
+    """One of a query's sinks. Picklable."""
 
     topic: MarkerTopic
     query: str
@@ -32,51 +46,47 @@ class Writer:
         """Return the key of a partition's marker."""
         return MarkerKey(self.query, self.name, partition)
 
-    @property
-    def run_key(self) -> MarkerKey:
-        """The key of the marker of its run."""
-        return MarkerKey(self.query, self.name)
-
     def transactional_id(self, partition: int | None) -> str:
-        """Return the id that all attempts at a partition have in common, None for its runs: the latest fences others.
+        """Return the id that all attempts at a partition share, None for the writer's runs: the latest fences others.
 
-        No two writers and partitions have the same, whatever is in their names: from the right, the parts end at `/`.
+        Writers and partitions have different ids whatever their names: quoted, these have no `/`.
         """
         parts = (quote(self.query, safe=""), quote(self.name, safe=""), "run" if partition is None else str(partition))
         return "/".join([self.prefix, *parts])
 
     def transactional_id_of_version_1(self, partition: int) -> str:
-        """Return the id that releases had which wrote markers of version 1."""
+        """Return the id that releases with markers of version 1 used."""
         return "-".join(filter(None, [self.prefix, self.query, self.name, str(partition)]))
 
     def take_over(self, transactional_id: str) -> Transaction:
-        """Return a transaction of an id, once whatever was done under it before has ended."""
+        """Return a transaction with an id, after earlier ones with it have ended."""
         return Transaction(self.topic, transactional_id, self.transaction_timeout_ms)
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """What all tasks of a batch know of it. Picklable."""
+    """What all tasks of a batch are told. Picklable."""
 
     writer: Writer
     run: str
     batch_id: int
     partitions: int
     digest: str
-    """Of what Spark has planned; empty if it does not tell."""
+    """Of Spark's plan; empty if Spark does not tell."""
     markers: Mapping[int, Marker]
-    """Of partitions, as far as the driver knows."""
+    """By partition, as far as the driver knows."""
     read_to: Mapping[int, int]
-    """By partition, or if there it is missing by the marker topic's partition: where later markers would begin."""
+    """By partition, from which offset of the marker topic on later markers may stand."""
     log_read_to: Mapping[int, int]
+    """The same by partition of the marker topic, for partitions that `read_to` lacks."""
 
     @property
     def is_repeat(self) -> bool:
-        """Whether a part of the batch is there, as far as the driver knows."""
+        """Whether a part of the batch was written before, as far as the driver knows."""
         return any(marker.batch == self.batch_id for marker in self.markers.values())
 
     def written(self, partition: int) -> Marker | None:
-        """Return the marker of a partition that is there, else None. Raises TransactionFencedError for a later run."""
+        """Return a partition's marker of this batch; None if it is not written. Raises TransactionFencedError."""
         key = self.writer.key(partition)
         known_to = self.read_to.get(partition, self.log_read_to[self.writer.topic.partition_of(key)])
         found, run = self.writer.topic.last_after(key, known_to)
@@ -103,7 +113,7 @@ class BatchPlan:
 
 
 class PartitionWritten(NamedTuple):
-    """What a task leaves to the driver."""
+    """What a task reports to the driver; the fields are the columns of WRITTEN_SCHEMA."""
 
     partition: int
     records: int
@@ -111,18 +121,18 @@ class PartitionWritten(NamedTuple):
     was_there: bool
     """Whether an earlier attempt had written it."""
     read_to: int
-    """Before which offset of the log of markers later ones need not be looked for; -1 if this attempt wrote none."""
+    """The offset in the marker topic after this partition's marker; -1 if this attempt wrote none."""
 
 
 @dataclass
 class PartitionRows:
-    """How many rows a partition has, and a digest of them in any order: Spark may fetch them so over a shuffle."""
+    """The count of a partition's rows, and a digest that ignores their order: after a shuffle, Spark's order varies."""
 
     records: int = 0
     _sum: int = field(default=0, repr=False)
 
     def add(self, rows: pa.RecordBatch, *, with_digest: bool) -> None:
-        """Take rows, all of them with a digest or none."""
+        """Count rows; either all of them go into the digest or none."""
         self.records += rows.num_rows
         if with_digest:
             for row in rows.to_pylist():
@@ -135,7 +145,7 @@ class PartitionRows:
 
 
 def _bytes_of(value: Any) -> bytes:
-    """Return bytes that no other value has; of a row those of its columns that are not null, by their names."""
+    """Return bytes that no other value has; for a row, of its columns that are not null, by name."""
     if isinstance(value, dict):
         found = b"".join(_bytes_of(name) + _bytes_of(value[name]) for name in sorted(value) if value[name] is not None)
     elif isinstance(value, list):
@@ -148,8 +158,8 @@ def _bytes_of(value: Any) -> bytes:
 def write_partition(plan: BatchPlan, partition: int, parts: Iterator[pa.RecordBatch | None]) -> PartitionWritten:
     """Write the rows of a partition, unless its marker says that they are there; `None` in `parts` is their end.
 
-    All rows are taken in any case: what is above commits its state when the last one is taken. Where there is no end,
-    or Kafka refuses, nothing counts, unless KafkaTimeoutError says otherwise.
+    Takes all rows in any case: the operators before it commit their state when the last row is taken. Without an end,
+    or if Kafka refuses, nothing is committed, unless KafkaTimeoutError says otherwise.
     """
     rows, whole, marker, transaction, offset = PartitionRows(), False, None, None, -1
     try:
@@ -171,7 +181,7 @@ def write_partition(plan: BatchPlan, partition: int, parts: Iterator[pa.RecordBa
         if not whole:
             raise InputCutOffError(partition)
         if rows.records == 0:
-            # What it had before may come in other partitions now.
+            # The rows that it had before may be in other partitions now.
             marker = plan.written(partition)
         digest = plan.digest or rows.digest
         if marker is not None:
@@ -187,7 +197,7 @@ def write_partition(plan: BatchPlan, partition: int, parts: Iterator[pa.RecordBa
 
 
 def look_at_partition(plan: BatchPlan, partition: int, parts: Iterator[pa.RecordBatch | None]) -> PartitionWritten:
-    """Take the rows of a partition. Raises BatchChangedError if its marker says others, and InputCutOffError."""
+    """Take the rows of a partition. Raises BatchChangedError if its marker is of others, and InputCutOffError."""
     rows, marker = PartitionRows(), plan.covered(plan.markers.get(partition))
     for part in parts:
         if part is None:
@@ -196,3 +206,62 @@ def look_at_partition(plan: BatchPlan, partition: int, parts: Iterator[pa.Record
             return PartitionWritten(partition, rows.records, "", marker is not None, -1)
         rows.add(part, with_digest=marker is not None and marker.is_of_records)
     raise InputCutOffError(partition)
+
+
+@dataclass(frozen=True)
+class SayEnd:
+    """Puts rows into blobs, and two marks of their end behind them. Runs as a mapInArrow function.
+
+    Spark collects up to `max_rows` rows before it hands them on, whatever their size, so after some MB rows of nulls
+    fill that up; 0 or less is no bound.
+    """
+
+    max_rows: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield a blob for each batch of rows, then the marks."""
+        waiting_bytes = 0
+        for batch in batches:
+            blob = encode_blob([batch])
+            yield _row(blob)
+            waiting_bytes += len(blob)
+            if waiting_bytes >= _COLLECTED_BYTES and self.max_rows > 0:
+                yield pa.record_batch([pa.nulls(self.max_rows, pa.binary())], names=[BLOB])
+                waiting_bytes = 0
+        yield _row(_END)
+        yield _row(_END)
+
+
+def _row(blob: bytes) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([blob], pa.binary())], names=[BLOB])
+
+
+@dataclass(frozen=True)
+class ForPartition:
+    """Gives the rows in a task's blobs to `step`. Runs as a mapInArrow function."""
+
+    plan: BatchPlan
+    step: Callable[[BatchPlan, int, Iterator[pa.RecordBatch | None]], PartitionWritten]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield one row of WRITTEN_SCHEMA, after the step."""
+        context = TaskContext.get()
+        assert context is not None
+        written = self.step(self.plan, context.partitionId(), parts_of(batches))
+        types = (pa.int32(), pa.int64(), pa.string(), pa.bool_(), pa.int64())
+        columns = [pa.array([value], kind) for value, kind in zip(written, types, strict=True)]
+        yield pa.record_batch(columns, names=[*PartitionWritten._fields])
+
+
+def parts_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch | None]:
+    """Yield the rows in blobs, and None after both marks of their end."""
+    ends = 0
+    for batch in batches:
+        for blob in batch.column(BLOB).drop_null():
+            data = blob.as_buffer()
+            if data.size:
+                yield from decode_blob(data)
+            else:
+                ends += 1
+    if ends == 2:
+        yield None

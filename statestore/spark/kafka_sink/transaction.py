@@ -1,4 +1,4 @@
-"""A Kafka transaction of the sink: rows, and a record to the topic of markers, of which both count or neither."""
+"""A Kafka transaction of the sink: rows, and a record in the topic of markers, of which both count or neither."""
 
 from __future__ import annotations
 
@@ -14,20 +14,25 @@ import pyarrow as pa
 from statestore.errors import InputError
 from statestore.errors.run import KafkaRefusedError, TransactionAbortedError, TransactionFencedError
 from statestore.middleware.application import extra
-from statestore.spark.kafka_sink.cluster import is_fenced
 from statestore.spark.kafka_sink.markers import MarkerTopic
 
 with extra("kafka"):
     from confluent_kafka import KafkaError, KafkaException, Producer
 
 _LOG: Final = logging.getLogger(__name__)
+_FENCED: Final = (
+    KafkaError._FENCED,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+)
+"""Another producer has taken over the transactional id."""
 _ROWS_AT_ONCE: Final = 2_000
 _POLL_S: Final = 0.1
-_ABORT_S: Final = 5.0
 
 
 class Transaction:
-    """The transaction of an id. Once it is made, nobody who had the id before can commit any more."""
+    """The transaction of an id. Once it is made, no earlier producer with that id can commit."""
 
     def __init__(self, topic: MarkerTopic, transactional_id: str, timeout_ms: int) -> None:
         self._topic = topic
@@ -37,8 +42,8 @@ class Transaction:
         self._failure: KafkaError | None = None
         self._is_open = False
         with self._errors("taking over"):
-            # Asked for the coordinator while it is connected to no broker, the client waits for half a second. The
-            # first answer comes from an address that it was given, which it leaves then; the second from a broker.
+            # If the client asks for the coordinator before it is connected to a broker, it waits for half a second. The
+            # first answer comes from a bootstrap address, which it leaves then; the second from a broker.
             for _ in range(2):
                 self._producer.list_topics(topic.name, self._timeout_s)
             self._until_done(self._producer.init_transactions)
@@ -50,31 +55,31 @@ class Transaction:
         self._is_open = True
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Write rows, in their order, as the client has room for them. Raises InputError for a row without a place."""
+        """Write rows in their order, as the client has room. Raises InputError for a row that can't be sent."""
         with self._errors("writing to"):
             for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
                 self._add(rows.slice(start, _ROWS_AT_ONCE))
 
     def commit(self, key: bytes, value: bytes, partitions: Sequence[int]) -> dict[int, int]:
-        """Write a marker to these partitions, and commit; return of each before which offset no later one can be."""
+        """Write a marker to these partitions, and commit; return for each the first offset that later ones can have."""
         with self._errors("committing"):
             for partition in partitions:
                 self._send(self._topic.name, value, key, partition=partition)
             self._producer.flush(self._timeout_s)
-            # They are in the logs. The end of the transaction comes next, and before any other of its key.
+            # The markers are in the logs. The end of the transaction follows, before any later marker of the key.
             ends = self._topic.cluster.end_offsets(self._topic.name, partitions)
             self._until_done(self._producer.commit_transaction)
         self._is_open = False
         return {partition: end + 1 for partition, end in ends.items()}
 
     def close(self) -> None:
-        """Give the client back; a transaction that was not committed is aborted, by Kafka if nobody answers."""
+        """Close the client; abort a transaction that was not committed. If no broker answers, its timeout aborts it."""
         if self._is_open:
             self._is_open = False
             try:
-                self._producer.abort_transaction(_ABORT_S)
+                self._producer.abort_transaction(5.0)
             except (KafkaException, SystemError) as cause:
-                # The next attempt does it, or transaction.timeout.ms.
+                # The next attempt aborts it, or transaction.timeout.ms does.
                 _LOG.warning("can't abort the transaction of %s: %s", self._id, cause)
                 self._producer.purge()
 
@@ -86,8 +91,8 @@ class Transaction:
             )
         if self._topic.name in columns["topic"]:
             raise InputError(
-                f"a row for Kafka has the topic {self._topic.name}, which holds the sink's markers: a record there "
-                "could be taken for one. Give it another topic"
+                f"a row for Kafka has the topic {self._topic.name}, which holds the sink's markers, and could be taken "
+                "for one: give it another topic"
             )
         names = ("topic", "value", "key", "timestamp_ms", "headers", "partition")
         produce, poll = self._producer.produce, self._producer.poll
@@ -112,7 +117,7 @@ class Transaction:
         poll(0)
 
     def _send(self, topic: str, value: bytes | None, key: bytes | None, **more: Any) -> None:
-        """Hand a record to the client, once it has room: what it holds goes out meanwhile."""
+        """Hand a record to the client as soon as it has room."""
         give_up_s = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -125,7 +130,7 @@ class Transaction:
                 return
 
     def _until_done(self, step: Callable[[float], Any]) -> None:
-        """Call, and again for what is to be called again."""
+        """Call a step, again after errors that are retriable."""
         give_up_s = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -141,7 +146,7 @@ class Transaction:
 
     @contextmanager
     def _errors(self, doing: str) -> Iterator[None]:
-        """Raise what the client's errors mean for the transaction."""
+        """Raise our errors for the client's."""
         try:
             with self._topic.cluster.errors(f"{doing} the transaction of {self._id!r}"):
                 try:
@@ -149,7 +154,8 @@ class Transaction:
                 except KafkaException as cause:
                     self._raise_for(cause)
                 except SystemError as mixed:
-                    # The client raises a fatal error, and then still says which records failed: to Python that is one.
+                    # The client raised a fatal error, and then still called back for failed records, which Python
+                    # turns into this error.
                     cause_of = mixed.__cause__
                     self._raise_for(cause_of if isinstance(cause_of, KafkaException) else self._fatal_error(mixed))
         except KafkaRefusedError as refused:
@@ -159,9 +165,9 @@ class Transaction:
             raise
 
     def _fatal_error(self, lost: SystemError) -> KafkaException:
-        """Return the fatal error that got lost between the client and Python. Raises `lost` if there was none."""
+        """Return the fatal error that Python has replaced by `lost`. Raises `lost` if there was none."""
         try:
-            # After a fatal error the client answers everything with it, and else this is no time to begin.
+            # After a fatal error the client raises it at every call; without one, it refuses this call.
             self._producer.begin_transaction()
         except KafkaException as cause:
             error: KafkaError = cause.args[0]
@@ -171,7 +177,7 @@ class Transaction:
 
     def _raise_for(self, cause: KafkaException) -> NoReturn:
         error: KafkaError = cause.args[0]
-        if is_fenced(error):
+        if error.code() in _FENCED:
             raise TransactionFencedError(self._id, cause=error.str()) from cause
         if error.txn_requires_abort():
             raise TransactionAbortedError(self._id, cause=(self._failure or error).str()) from cause

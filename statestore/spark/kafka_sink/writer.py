@@ -18,14 +18,17 @@ from statestore.errors import InputError, InputSchemaError
 from statestore.spark.kafka_sink.cluster import KafkaCluster
 from statestore.spark.kafka_sink.markers import OF_PLAN, MarkerTopic
 from statestore.spark.kafka_sink.partition import (
+    BLOB_SCHEMA,
+    WRITTEN_SCHEMA,
     BatchPlan,
+    ForPartition,
     PartitionWritten,
+    SayEnd,
     Writer,
     look_at_partition,
     write_partition,
 )
 from statestore.spark.kafka_sink.run import WriterRun
-from statestore.spark.kafka_sink.tasks import BLOB_SCHEMA, WRITTEN_SCHEMA, ForPartition, SayEnd
 from statestore.spark.query_settings import hadoop_files
 from statestore.spark.sessions import BATCH_ID, QUERY_ID, is_connect
 from statestore.spark.shards.schema import HEADERS, check_column_type
@@ -33,23 +36,23 @@ from statestore.spark.shards.schema import HEADERS, check_column_type
 
 @dataclass(frozen=True)
 class RunningBatch:
-    """A batch that is run by a query of a classic session."""
+    """A batch that a query of a classic session is running."""
 
     query_id: str
     run_id: str
     batch_id: int
     _log: str = field(repr=False)
-    """Where the checkpoint's log of offsets is."""
+    """The checkpoint's log of offsets."""
     _spark: SparkSession = field(repr=False)
 
     @classmethod
     def of(cls, spark: SparkSession) -> RunningBatch | None:
-        """Return the batch that this thread is called for; None if it is called for none. Needs a classic session."""
+        """Return the batch that this thread is called for, if any. Needs a classic session."""
         context: Any = spark.sparkContext
         query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         if query_id is None or batch_id is None:
             return None
-        # Spark has no public way from the session of a batch to its run. All sessions share what runs.
+        # Spark has no public way from a batch's session to its run. All sessions share the list of runs.
         runs = spark._jsparkSession.sharedState().activeStreamingQueries()
         run = runs.get(context._jvm.java.util.UUID.fromString(query_id))
         if run is None:
@@ -58,11 +61,11 @@ class RunningBatch:
         return cls(query_id, run.runId().toString(), int(batch_id), log, spark)
 
     def planned(self, batch_id: int) -> str | None:
-        """Return the digest of the entry of a batch in the checkpoint's log of offsets, None if it has none.
+        """Return the digest of a batch's entry in the checkpoint's log of offsets; None if it has none.
 
-        Spark writes it before it begins the batch, and a repeated batch has the same. It says what sources are read up
-        to, the watermark, and when the batch was planned; the last tells batches apart whose sources count, as files
-        do.
+        Spark writes the entry before it begins the batch, and a repeated batch has the same. It has the sources'
+        offsets, the watermark, and the time of planning; the time tells batches apart whose offsets are only counts, as
+        those of files are.
         """
         entry, files = hadoop_files(self._spark)(f"{self._log}/{batch_id}")
         if not files.exists(entry):
@@ -85,21 +88,20 @@ _COLUMNS: Final = {
     "timestamp": ("timestamp",),
     "headers": (HEADERS,),
 }
-DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 300_000
 
 
 _given: Final[dict[tuple[str, ...], tuple[str, int]]] = {}
-"""By sink, whatever objects stand for it: the run and the batch that it was given last."""
+"""By sink, even if several objects write to it: the run and the batch that it was given last."""
 _giving: Final = Lock()
 
 
 class KafkaTransactions:
-    """Writes each micro-batch to Kafka such that a read_committed consumer sees each record once, and in order.
+    """Writes each micro-batch to Kafka so that a read_committed consumer sees each record once, and in order.
 
         rows.writeStream.foreachBatch(KafkaTransactions("broker:9092", markers="totals-markers"))
 
-    Rows have the Kafka sink's shape: value, and if they are there key, topic, partition, timestamp and headers. Each
-    task writes its partition of a batch in one transaction, with a marker; a task that finds its marker writes nothing.
+    Rows have the Kafka sink's shape: value, and optionally key, topic, partition, timestamp and headers. Each task
+    writes its partition of a batch in one transaction, with a marker; a task that finds its marker writes nothing.
     """
 
     def __init__(
@@ -111,32 +113,32 @@ class KafkaTransactions:
         partitions: int | None = None,
         writer: str = "",
         prefix: str = "statestore",
-        transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS,
+        transaction_timeout_ms: int = 300_000,
         query_id: str | None = None,
     ) -> None:
         """Take where to write.
 
         Args:
             cluster: host:port of brokers, or a KafkaCluster with further properties of clients.
-            markers: a compacted topic for markers, which any number of queries share. It is made if it is missing.
-            topic: where rows go that have no topic.
+            markers: a compacted topic for markers, which any number of queries may share. It is made if it is missing.
+            topic: where rows without a topic go.
             partitions: None takes rows as they come: those of stateful() come to the same tasks each time. A number
-                divides them by key first, for rows that may not.
+                divides them by key first, for rows that may come to others.
             writer: tells several writers of one query apart.
-            prefix: what all transactional ids begin with, for rights that are given by prefix.
+            prefix: how all transactional ids begin, for rights that are granted by prefix.
             transaction_timeout_ms: how long a task may take to write its partition; the broker's
                 transaction.max.timeout.ms bounds it.
-            query_id: names the query, where Spark does not tell its id. It must be new if the checkpoint is. A query of
+            query_id: names the query where Spark does not tell its id. It must be new if the checkpoint is. A query of
                 Spark Connect needs it, and `partitions`.
 
-        Raises ValueError for numbers below 1, and if both topics are one.
+        Raises ValueError for numbers below 1, and if `topic` is `markers`.
         """
         self._cluster = cluster if isinstance(cluster, KafkaCluster) else KafkaCluster(cluster)
         for name, number in (("partitions", partitions), ("transaction_timeout_ms", transaction_timeout_ms)):
             if number is not None and number < 1:
                 raise ValueError(f"{name} must be at least 1, not {number}")
         if topic == markers:
-            raise ValueError(f"{topic} holds markers: no rows can go there. Give topic= another one")
+            raise ValueError(f"topic {topic!r} holds the markers, so rows can't go there: give another topic=")
         self._markers = markers
         self._topic = topic
         self._partitions = partitions
@@ -145,13 +147,13 @@ class KafkaTransactions:
         self._transaction_timeout_ms = transaction_timeout_ms
         self._query_id = query_id
         self._runs: dict[str, tuple[str | None, WriterRun]] = {}
-        """By query, the last run of it that this object has seen."""
+        """By query, its last run that this object has seen."""
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        """Write a batch, of which what is there already is left out. Evaluates `rows` once.
+        """Write a batch, without the partitions that Kafka has already. Evaluates `rows` once.
 
-        Raises InputSchemaError, InputError where Spark does not tell the query's id or the batch was given before, and
-        KafkaSinkErrors; what is raised in tasks comes in the text of Spark's error.
+        Raises InputSchemaError, InputError if Spark does not tell the query's id or the batch was given before, and
+        KafkaSinkErrors; errors in tasks come in the text of Spark's error.
         """
         running = None if is_connect(rows.sparkSession) else RunningBatch.of(rows.sparkSession)
         query = self._query(rows.sparkSession, running)
@@ -172,9 +174,9 @@ class KafkaTransactions:
         max_rows = int(columns.sparkSession.conf.get(_ARROW_ROWS) or 0)
         ended = columns.mapInArrow(SayEnd(max_rows).__call__, BLOB_SCHEMA)
         if not plan.is_repeat:
-            # All functions in one job: rows are taken once, and in the tasks that make them.
+            # In one job: rows are taken once, in the tasks that make them.
             return _collected(ended, ForPartition(plan, write_partition))
-        # Rows that come in other partitions than before must be seen before one of these is committed.
+        # First see whether rows come in other partitions than before, and only then commit any.
         ended = ended.persist()
         try:
             _collected(ended, ForPartition(plan, look_at_partition))
@@ -183,7 +185,7 @@ class KafkaTransactions:
             ended.unpersist()
 
     def _query(self, spark: SparkSession, running: RunningBatch | None) -> str:
-        """Return what names the query in markers. Raises InputError if nothing does."""
+        """Return the query's name in markers. Raises InputError if it has none."""
         if is_connect(spark) and (self._query_id is None or self._partitions is None):
             raise InputError(
                 "Spark Connect tells a foreachBatch neither the query's id nor how its rows are divided: give both "
@@ -196,7 +198,7 @@ class KafkaTransactions:
 
     @contextmanager
     def _given_once(self, query: str, running: RunningBatch | None, batch_id: int) -> Iterator[None]:
-        """Raise InputError if the running query has given the batch before, to this object or to another one."""
+        """Raise InputError if the running query has given the batch before, to this object or another."""
         if running is None:
             yield
             return
@@ -205,9 +207,9 @@ class KafkaTransactions:
         with _giving:
             if _given.get(sink) == batch:
                 raise InputError(
-                    f"batch {batch_id} of query {query} was given to the sink {self._writer!r} before, so these rows "
-                    "would be taken for those. Call a KafkaTransactions once for a batch; where a foreachBatch writes "
-                    "several DataFrames, each needs a sink with a name of its own, writer="
+                    f"batch {batch_id} of query {query} was given to the sink {self._writer!r} before, and these rows "
+                    "would be taken for those. Call a KafkaTransactions once for a batch; if a foreachBatch writes "
+                    "several DataFrames, give each a KafkaTransactions with its own writer="
                 )
             _given[sink] = batch
         try:
@@ -218,7 +220,7 @@ class KafkaTransactions:
             raise
 
     def _run(self, query: str, running: RunningBatch | None, partitions: int) -> WriterRun:
-        """Return the sink's run for a run of a query, which begins with its first batch here."""
+        """Return the sink's run for a run of a query; it begins with the first batch."""
         run_id = None if running is None else running.run_id
         known_id, run = self._runs.get(query, (None, None))
         if run is None or known_id != run_id:
@@ -245,7 +247,7 @@ class KafkaTransactions:
         found["key"] = found.get("key", f.lit(None))
         columns = [found.pop(name).cast("binary").alias(name) for name in ("key", "value")]
         if "timestamp" in found:
-            # As a number: what Python makes of a timestamp depends on the time zone of the machine.
+            # As a number: Python reads a timestamp in the time zone of the machine.
             columns.append(f.unix_millis(found.pop("timestamp")).alias("timestamp_ms"))
         return columns + [column.alias(name) for name, column in found.items()]
 

@@ -1,7 +1,7 @@
 """Blobs: records of one shard as an Arrow IPC stream, the only thing that crosses Spark's shuffle.
 
-Input blobs have one or more record batches of INPUT, each sorted by (topic, partition, offset); output blobs have
-one record batch of OUTPUT. Header bytes are KIP-1271's and are not parsed between pack and unpack.
+Input blobs have record batches of INPUT, each sorted by (topic, partition, offset); output blobs have one record batch
+of OUTPUT. Header bytes are those of KIP-1271 and are not parsed between pack and unpack.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from statestore.headers.topic_columns import SINK_COLUMNS, SOURCE_COLUMNS, sink_
 INPUT = SOURCE_COLUMNS
 OUTPUT = SINK_COLUMNS
 BLOB = "blob"
-"""The column that blobs are in, before the shard call and behind it."""
+"""The column of blobs, before and after the shard call."""
 BLOB_BYTES: Final = 256 << 10
-"""About how large they become. Spark copies each several times, into buffers that it doubles; of blobs of MBs, what is
-left of that outlives Java's small collections, and each micro-batch ends with a collection of the whole heap."""
+"""About how large blobs become. Spark copies each several times into buffers that it doubles. With blobs of MBs, these
+outlive Java's small collections, and each micro-batch ends with a collection of the whole heap."""
 POSITION = ["topic", "partition", "offset"]
 _ALIGNMENT_BYTES: Final = 64
 _MOST_AT_ONCE: Final = 64
@@ -34,7 +34,7 @@ _MOST_AT_ONCE: Final = 64
 
 
 class BlobWriter:
-    """Writes record batches of one schema into a blob. It keeps nothing of them but what it has written."""
+    """Writes record batches of one schema into a blob, and keeps no reference to them."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._sink = pa.BufferOutputStream()
@@ -50,7 +50,7 @@ class BlobWriter:
         self._writer.write_batch(batch)
 
     def finish(self) -> bytes:
-        """Return the blob, to which nothing can be added any more."""
+        """Return the blob; nothing can be added after that."""
         self._writer.close()
         blob: bytes = self._sink.getvalue().to_pybytes()
         return blob
@@ -65,7 +65,7 @@ def encode_blob(batches: Sequence[pa.RecordBatch]) -> bytes:
 
 
 def decode_blob(blob: bytes | pa.Buffer) -> list[pa.RecordBatch]:
-    """Return the record batches of a blob, without copying their content."""
+    """Return the record batches of a blob, without copying their data."""
     with pa.ipc.open_stream(blob) as reader:
         return list(reader)
 
@@ -77,7 +77,7 @@ def schema_of_blob(blob: bytes | pa.Buffer) -> pa.Schema:
 
 
 def release_buffers() -> None:
-    """Give the operating system what Arrow has freed and keeps for later: workers wait for one another's tasks."""
+    """Return memory that Arrow has freed to the operating system: while a worker waits, others need it."""
     pa.default_memory_pool().release_unused()
 
 
@@ -89,7 +89,7 @@ def sort_by_position(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def record_sizes(batch: pa.RecordBatch) -> Integers:
-    """Return the size in bytes of each record of a batch: of its key, value and headers."""
+    """Return the size in bytes of each record's key, value and headers."""
     return row_sizes(batch.column("key")) + row_sizes(batch.column("value")) + row_sizes(batch.column("headers"))
 
 
@@ -100,15 +100,15 @@ def pieces(batch: pa.RecordBatch, max_bytes: int = DEFAULT_BYTES) -> Iterator[pa
 
 
 def runs(changes: Integers, count: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each run of rows, which end where `changes`, the differences of neighbours, are not 0."""
+    """Yield start and end of each run of equal rows; `changes` are the differences of neighbours."""
     if count:
         ends = (np.flatnonzero(changes) + 1).tolist()
         yield from zip([0, *ends], [*ends, count], strict=True)
 
 
 def by_shard(batch: pa.RecordBatch, shard_of: Integers) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield each shard that has rows, with them."""
-    # Stable: within a shard the records stay in their order.
+    """Yield each shard that has rows, with its rows."""
+    # Stable: the order within a shard stays.
     order = np.argsort(shard_of, kind="stable")
     rows, shards = batch.take(pa.array(order)), shard_of[order]
     for start, end in runs(np.diff(shards), len(order)):
@@ -116,7 +116,7 @@ def by_shard(batch: pa.RecordBatch, shard_of: Integers) -> Iterator[tuple[int, p
 
 
 class OutputBlobs:
-    """Takes what the sinks are sent and packs it into blobs, which wait in `spool`: bytes, not objects."""
+    """Packs what sinks are sent into blobs, which wait in `spool` as bytes, not objects."""
 
     def __init__(
         self,
@@ -125,11 +125,11 @@ class OutputBlobs:
         max_bytes: int = BLOB_BYTES,
         place: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
     ) -> None:
-        """Make one. `place` makes of columns of OUTPUT those that the next stage takes; None if there is none."""
+        """Begin. `place` turns columns of OUTPUT into those of the next stage; None if there is none."""
         self.record_count = 0
-        """How many records the blobs have that were packed so far."""
+        """How many records were packed so far."""
         self.waiting = 0
-        """How many blobs are full and were not taken yet."""
+        """How many full blobs were not taken yet."""
         self._spool = spool
         self._max_records = max_records
         self._max_bytes = max_bytes
@@ -140,14 +140,14 @@ class OutputBlobs:
         self._values: list[bytes | None] = []
         self._headers: list[bytes] = []
         self._seen = 0
-        """How many of these records were looked at: all but the last few."""
+        """How many of these records were measured: all but the last few."""
         self._seen_bytes = 0
         self._look_at = 1
-        """How many records there are when the others are looked at."""
+        """At how many records the others are measured."""
 
     def add(self, topic: str, timestamp_ms: int, key: bytes | None, value: bytes | None, header_bytes: bytes) -> None:
         """Take one more record. Raises LocalDiskFullError, LocalDirectoryError."""
-        # By columns that are looked at now and then: a tuple and a sum for each record take three times as long.
+        # Columns that are measured now and then: a tuple and a sum for each record take three times as long.
         self._topics.append(topic)
         self._timestamps_ms.append(timestamp_ms)
         self._keys.append(key)
@@ -163,7 +163,7 @@ class OutputBlobs:
             self._add_blob(piece)
 
     def take(self) -> Iterator[bytes]:
-        """Yield the blobs that are full and were not taken yet; no record can be added meanwhile."""
+        """Yield the full blobs that were not taken yet; no record can be added meanwhile."""
         if self.waiting:
             for blob in self._spool.blobs:
                 yield blob if isinstance(blob, bytes) else blob.to_pybytes()
@@ -171,12 +171,12 @@ class OutputBlobs:
             self.waiting = 0
 
     def take_all(self) -> Iterator[bytes]:
-        """Yield all that was not taken yet, also in a blob that is not full."""
+        """Yield all blobs that were not taken yet, with a last one that is not full."""
         self._pack_all()
         return self.take()
 
     def _look(self) -> None:
-        """Pack what fills blobs. The larger the records are, the sooner it is to be called again."""
+        """Measure new records, and pack those that fill blobs. Sets when to do so again: with large records, soon."""
         rows = slice(self._seen, None)
         columns = (self._headers[rows], self._keys[rows], self._values[rows])
         count, size_bytes = len(columns[0]), sum(sum(map(len, filter(None, column))) for column in columns)
@@ -202,7 +202,7 @@ class OutputBlobs:
             self._pack()
 
     def _pack(self) -> None:
-        """Make a blob of the records that were looked at."""
+        """Make a blob of the measured records."""
         rows = slice(0, self._seen)
         columns: tuple[list[Any], ...] = (self._timestamps_ms, self._keys, self._values, self._headers)
         self._add_blob(sink_batch(self._topics[rows], *(column[rows] for column in columns)))
@@ -217,7 +217,7 @@ class OutputBlobs:
 
 
 class BlobSpool:
-    """Holds blobs in memory up to a limit, the rest in a file, read through mmap: the system keeps of it what fits."""
+    """Holds blobs in memory up to a limit, the rest in a file that is read through mmap."""
 
     def __init__(self, space: SpillSpace, name: str, memory_limit_bytes: int) -> None:
         self._space = space
@@ -250,7 +250,7 @@ class BlobSpool:
 
     @property
     def blobs(self) -> Sequence[bytes | pa.Buffer]:
-        """Every blob that was added, in that order; none can be added until it is cleared."""
+        """All blobs in the order in which they were added; none can be added until it is cleared."""
         if self._file is None:
             return self._held
         with self._disk_errors():
@@ -264,11 +264,11 @@ class BlobSpool:
         return found
 
     def clear(self) -> None:
-        """Hold no blobs any more. What was handed out of the file stays as it is."""
+        """Drop all blobs. Those that were handed out stay valid, even in the file."""
         file = self._file
         self._start()
         if file is not None:
-            # On a full disk, close fails again; its content is not needed any more.
+            # On a full disk, close may fail again; the file is not needed.
             with suppress(OSError):
                 file.close()
             with self._disk_errors():

@@ -1,6 +1,6 @@
-"""Before the shuffle: rows of Kafka's shape to one blob per shard; and behind it, blobs to rows again.
+"""Before the shuffle, rows of Kafka's shape become blobs of shards; after it, blobs become rows again.
 
-Both run as mapInArrow functions. Everything is vectorised over Arrow columns.
+Both steps run as mapInArrow functions, vectorised over Arrow columns.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _HELD_LIMIT_BYTES = 64 << 20
 _NO_RECORDS = pa.record_batch([pa.array([], column.type) for column in INPUT], schema=INPUT)
 _LAST_MS = (1 << 63) - 1
 _Place: TypeAlias = "tuple[int, str]"
-"""A shard, and a lane or ""."""
+"""A shard, and its lane or ""."""
 
 
 @dataclass(frozen=True)
@@ -55,32 +55,32 @@ class Pack:
     shard_by: str
     routing: tuple[int, ...]
     global_topics: tuple[str, ...] = ()
-    """Topics that every shard receives, in record batches of their own."""
+    """Topics whose records every shard receives, in record batches of their own."""
     calls_every_shard: bool = False
-    """Whether the first batch of the query calls each shard, also those without records."""
+    """Whether the query's first batch calls each shard, even without records."""
     max_timestamp_ahead_ms: int | None = None
-    """How far ahead of the clock a record's timestamp may be; None is without bound."""
+    """How far ahead of the clock a record's timestamp may be; None is no bound."""
     lanes: Lanes | None = None
-    """Which of several stages records are for; None if there is one."""
+    """Which of several stages records are for; None if there is only one."""
     follows_stage: bool = False
-    """Whether it takes the blobs of a stage, not the rows of a source."""
+    """Whether it takes a stage's blobs, not a source's rows."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield (route, blob) rows; the blobs of one shard come in the order of its records."""
+        """Yield (route, blob) rows; a shard's blobs come in the order of its records."""
         with sentence_first():
             yield from self._rows(batches)
 
     def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self.calls_every_shard and _is_start_of_query():
             yield from (_row(route, encode_blob([_NO_RECORDS])) for route in self.routing)
-        # Written at once: a slice that waits would keep its whole batch in memory.
+        # Written at once: a slice that waited would keep its whole batch in memory.
         held: dict[_Place, BlobWriter] = {}
         for batch in batches:
             if batch.num_rows:
                 for lane, records in self._by_lane(batch):
                     yield from self._add(lane, records, held)
                     del records
-            # Let go of it before the next one is made, or comes from Spark.
+            # Free it before Spark sends the next one.
             del batch
             while sum(blob.size_bytes for blob in held.values()) > _HELD_LIMIT_BYTES:
                 largest = max(held, key=lambda place: held[place].size_bytes)
@@ -90,9 +90,9 @@ class Pack:
         release_buffers()
 
     def _by_lane(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-        """Yield the records of rows, each for this stage or for a lane."""
+        """Yield the records of rows, for this stage (None) or for a lane."""
         if not self.follows_stage:
-            records = _input_batch(batch)
+            records = _in_order(source_columns(batch))
             self._check_ahead(records)
             yield from ((None, records),) if self.lanes is None else self.lanes.of_input(records)
             return
@@ -100,8 +100,8 @@ class Pack:
         for blob in batch.column(BLOB).drop_null():
             for records in decode_blob(blob.as_buffer()):
                 for lane, part in self.lanes.of_passed(lane_of(records.schema), records):
-                    # Who processes records has them in order; what is handed on stays in that of sending.
-                    yield lane, part if lane is not None or _is_sorted(part) else sort_by_position(part)
+                    # What this stage processes is put in order; lanes keep the order in which records were sent.
+                    yield lane, part if lane is not None else _in_order(part)
 
     def _check_ahead(self, records: pa.RecordBatch) -> None:
         if self.max_timestamp_ahead_ms is None:
@@ -116,7 +116,7 @@ class Pack:
             )
 
     def _add(self, lane: str | None, batch: pa.RecordBatch, held: dict[_Place, BlobWriter]) -> Iterator[pa.RecordBatch]:
-        """Write the records into the blobs of their shards; yield those that are full."""
+        """Write records into the blobs of their shards; yield full blobs."""
         schema = schema_of(lane)
         for shard, records in self._split(batch) if lane is None else self._split_by_key(batch):
             for piece in pieces(records.replace_schema_metadata(schema.metadata), BLOB_BYTES):
@@ -145,15 +145,16 @@ class Pack:
         if self.shard_by == "partition":
             shard_of = batch.column("partition").to_numpy() % self.shards
         elif self.lanes is None:
-            _check_keys(batch)
+            if batch.column("key").null_count:
+                raise NullKeyError(**_position(batch, pc.is_null(batch.column("key"))))
             shard_of = partition_column(batch.column("key"), self.shards)
-        else:  # records may get their keys on the way
+        else:  # records may get keys before the next stage
             shard_of = shards_by_key(batch.column("key"), self.shards, batch.column("partition"))
         yield from by_shard(batch, shard_of)
 
 
 def _is_start_of_query() -> bool:
-    """Whether this is the first task of a query's first batch."""
+    """Return whether this is the first task of a query's first batch."""
     context = TaskContext.get()
     return context is not None and context.partitionId() == 0 and context.getLocalProperty(BATCH_ID) == "0"
 
@@ -163,11 +164,11 @@ def _row(route: int, blob: bytes) -> pa.RecordBatch:
 
 
 def source_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return Spark's rows of Kafka's source in SOURCE_COLUMNS. Raises errors of the first that can't be a record."""
+    """Return Spark's rows of Kafka's source in SOURCE_COLUMNS. Raises an error for the first that is not a record."""
     columns = {name: batch.column(name) for name in INPUT_COLUMNS}
     for name in POSITION:
         if columns[name].null_count:
-            raise InputSchemaError(name, "holds null; topic, partition and offset say which record is which")
+            raise InputSchemaError(name, "holds null; topic, partition and offset identify a record")
     # The casts undo large variable-size types, if Spark is set to use them, and fields that can't be null.
     topic = columns["topic"].cast(pa.string()).dictionary_encode()
     timestamp_us = columns["timestamp"].cast(pa.int64())
@@ -201,25 +202,16 @@ def _encoded_headers(batch: pa.RecordBatch) -> pa.BinaryArray:
         raise
 
 
-def _input_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return Spark's rows in the INPUT schema, ordered by position."""
-    packed = source_columns(batch)
-    return packed if _is_sorted(packed) else sort_by_position(packed)
-
-
-def _is_sorted(batch: pa.RecordBatch) -> bool:
-    """Whether a batch is of one topic partition with rising offsets, as Kafka's source gives it."""
+def _in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch ordered by position."""
     partition = batch.column("partition").to_numpy()
-    return (
+    # Kafka's source gives one topic partition with rising offsets.
+    is_in_order = (
         len(batch.column("topic").dictionary) == 1
         and bool((partition == partition[0]).all())
         and bool((np.diff(batch.column("offset").to_numpy()) > 0).all())
     )
-
-
-def _check_keys(batch: pa.RecordBatch) -> None:
-    if batch.column("key").null_count:
-        raise NullKeyError(**_position(batch, pc.is_null(batch.column("key"))))
+    return batch if is_in_order else sort_by_position(batch)
 
 
 def _check_timestamps(batch: pa.RecordBatch, timestamp_us: pa.Array) -> None:
@@ -231,7 +223,7 @@ def _check_timestamps(batch: pa.RecordBatch, timestamp_us: pa.Array) -> None:
 
 
 def _position(batch: pa.RecordBatch, mask: pa.Array) -> dict[str, Any]:
-    """Return topic, partition and offset of the first record that `mask` picks."""
+    """Return topic, partition and offset of the first record in `mask`."""
     position: dict[str, Any] = batch.filter(mask).slice(0, 1).select(POSITION).to_pylist()[0]
     return position
 
@@ -242,7 +234,7 @@ _NAMES = ["key", "value", "topic", "timestamp", "headers"]
 def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the records of all blobs as rows of OUTPUT_SCHEMA, in order."""
     for batch in batches:
-        # A row that brings the figures of a shard may have no blob.
+        # A row with the figures of a shard may have no blob.
         for blob in batch.column(BLOB).drop_null():
             for records in decode_blob(blob.as_buffer()):
                 yield rows_of(records.select(OUTPUT.names))
@@ -250,7 +242,7 @@ def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def rows_of(records: pa.RecordBatch) -> pa.RecordBatch:
-    """Return records in SINK_COLUMNS, or SOURCE_COLUMNS, as rows of OUTPUT_SCHEMA, with what else they have behind."""
+    """Return records in SINK_COLUMNS or SOURCE_COLUMNS as rows of OUTPUT_SCHEMA; further columns come last."""
     timestamp = records.column("timestamp_ms").cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
     columns = [
         records.column("key"),

@@ -1,15 +1,15 @@
 """The order in which a shard's records are processed: by time across partitions, by offset within one.
 
-As a task of Kafka Streams does, the next record is taken from the partition whose next record is the earliest; of equal
-ones, from the first by topic and partition. So stream time goes on evenly, whatever a micro-batch brings of each
-partition, and records of two topics meet in time. Source: Kafka's PartitionGroup.
+As in a task of Kafka Streams, the next record comes from the partition whose next record is the earliest; of equal
+ones, from the first by topic and partition. So stream time advances evenly, however many records of each partition a
+micro-batch has, and records of two topics meet in time. Source: Kafka's PartitionGroup.
 
-Offsets that are equal, which Kafka never has, are told apart by time, key, value and headers: so a batch that is run
-again has the same order, whatever Spark's shuffle does, for what is still equal then is the same record.
+Equal offsets, which Kafka never has, are ordered by time, key, value and headers. So a batch that is run again has the
+same order whatever Spark's shuffle does: records that are still equal are the same.
 
-Taking the earliest head again and again is the same as sorting by the highest timestamp so far within the partition:
-that is how it is done. Only numbers are sorted, for all records at once; the records stay where they are, a part beside
-the other, until their turn comes. One Arrow array can't hold more than 2 GiB, so they are never put into one.
+Taking the earliest head again and again is the same as sorting by the highest timestamp so far within the partition.
+Only numbers are sorted, for all records at once; the records stay in their parts until their turn comes. They are never
+put into one Arrow array, which can't hold more than 2 GiB.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from statestore.headers.topic_columns import SourceFields, source_records
 from statestore.spark.shards.blobs import decode_blob, record_sizes, runs
 
 _ORDER: Final = ["offset", "timestamp_ms", "key", "value", "headers"]
-"""What says which record of a partition comes first."""
+"""What orders the records of a partition."""
 
 
 def records_in_order(
@@ -65,14 +65,14 @@ def _parts(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBa
 
 
 def _merge(partitions: Sequence[list[pa.RecordBatch]], max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the records of some partitions, the first of which comes first of equal times."""
+    """Yield the records of partitions, at equal times in the order of the partitions."""
     parts = [part for partition in partitions for part in partition]
     if not parts:
         return
     order, times = [], []
     first_row = 0
     for partition in partitions:
-        # By offset: Spark may have cut the partition in any way.
+        # Spark may have cut the partition in any way.
         rows = _by_offset(partition)
         order.append(first_row + rows)
         times.append(np.maximum.accumulate(_numbers("timestamp_ms", partition)[rows]))
@@ -82,7 +82,7 @@ def _merge(partitions: Sequence[list[pa.RecordBatch]], max_rows: int, max_bytes:
     del order, times
     starts = np.cumsum([0, *(part.num_rows for part in parts)])
     sizes = np.concatenate([record_sizes(part) for part in parts])
-    # Python objects of a few MB at a time: there may be millions of records, and large ones.
+    # A few MB at a time, as records become Python objects: there may be millions, and large ones.
     for at in range(0, len(taken), max_rows):
         rows = taken[at : at + max_rows]
         for piece in slices(sizes[rows], max_bytes):
@@ -90,14 +90,14 @@ def _merge(partitions: Sequence[list[pa.RecordBatch]], max_rows: int, max_bytes:
 
 
 def _by_offset(partition: list[pa.RecordBatch]) -> Integers:
-    """Return the rows of a partition's parts, which are counted through, in their order."""
+    """Return the row numbers of a partition, counted through its parts, in the order of offsets."""
     offsets = _numbers("offset", partition)
     rows = np.argsort(offsets, kind="stable")
     if (np.diff(offsets[rows]) != 0).all():
         return rows
-    # A table of the parts: they are not put together.
+    # A table of the parts: they are not concatenated.
     records = pa.Table.from_batches([part.select(_ORDER) for part in partition])
-    # As int64, like all numbers of rows: unsigned ones beside them would become floating-point numbers.
+    # As int64 like all row numbers: numpy would turn unsigned ones beside them into floating-point numbers.
     in_order: Integers = pc.sort_indices(records, [(name, "ascending") for name in _ORDER]).to_numpy().astype(np.int64)
     return in_order
 
@@ -107,7 +107,7 @@ def _numbers(column: str, parts: list[pa.RecordBatch]) -> Integers:
 
 
 def _batch(parts: Sequence[pa.RecordBatch], starts: Integers, rows: Integers) -> pa.RecordBatch:
-    """Return the records in `rows`, which count through all parts; `starts` says where each part begins."""
+    """Return the records in `rows`, numbered through all parts; `starts` says where each part begins."""
     owners = np.searchsorted(starts, rows, side="right") - 1
     by_owner = np.argsort(owners, kind="stable")
     changes = np.flatnonzero(np.diff(owners[by_owner])) + 1

@@ -1,4 +1,4 @@
-"""The shapes of rows at both ends: Kafka's source shape in, Kafka's sink shape out."""
+"""The columns of rows: those of Kafka's source come in, those of Kafka's sink go out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from statestore.errors import InputSchemaError
 from statestore.format.records.header_columns import HEADERS_TYPE
@@ -43,12 +43,12 @@ def check_choice(parameter: str, value: str, choices: Iterable[str]) -> None:
 
 
 def spark_type(arrow: pa.DataType) -> str:
-    """Return what Spark calls a type of Arrow. Raises KeyError for one that no row of ours has."""
+    """Return Spark's name of one of Arrow's types. Raises KeyError for one that no row of ours has."""
     return _SPARK_TYPES[arrow]
 
 
 def spark_schema(fields: Iterable[pa.Field]) -> str:
-    """Return the schema that rows with these fields have in Spark, in its words."""
+    """Return Spark's schema of rows with these fields, as Spark writes it."""
     return ", ".join(f"{field.name} {spark_type(field.type)}" for field in fields)
 
 
@@ -59,7 +59,7 @@ def check_input_schema(schema: StructType) -> None:
         if field.name not in known:
             raise InputSchemaError(
                 field.name,
-                f"is not a column of Spark's Kafka source ({', '.join(known)}). Drop it, or put it into key, value or "
+                f"is not a column of Spark's Kafka source ({', '.join(known)}). Drop it, or move it to key, value or "
                 "headers before stateful()",
             )
     for name, wanted in _REQUIRED.items():
@@ -75,46 +75,29 @@ def check_input_schema(schema: StructType) -> None:
 
 def check_column_type(field: StructField, wanted: str) -> None:
     """Raise InputSchemaError unless a column has the type `wanted`, as Spark writes types."""
-    if wanted == HEADERS:
-        if not _is_headers(field.dataType):
-            found = f"is {field.dataType.simpleString()}, not {wanted}"
-            raise InputSchemaError(field.name, f"{found}: {_remedy_of_headers(field.dataType)}")
-    elif field.dataType.simpleString() != wanted:
-        raise InputSchemaError(field.name, f"is {field.dataType.simpleString()}, not {wanted}; cast it")
+    found = field.dataType.simpleString()
+    if found != wanted:
+        remedy = f": {_remedy_of_headers(field.dataType)}" if wanted == HEADERS else "; cast it"
+        raise InputSchemaError(field.name, f"is {found}, not {wanted}{remedy}")
 
 
 def _remedy_of_headers(found: DataType) -> str:
-    """Return what to do about a column of headers of another type, as a sentence without its full stop."""
+    """Return what to do about a column of headers of another type."""
     if isinstance(found, MapType):
         return (
             "headers have an order and may repeat a key, which a map can't keep. Take the column as Spark's Kafka "
             "source gives it, or make headers of the map: transform(map_entries(headers), h -> named_struct('key', "
             "string(h.key), 'value', binary(h.value)))"
         )
-    names = _field_names(found)
+    element = found.elementType if isinstance(found, ArrayType) else None
+    names = element.names if isinstance(element, StructType) else []
     if names == ["key", "value"]:
         return f"cast it: cast(headers as {HEADERS})"
     if sorted(names) == ["key", "value"]:
-        return "turn the fields round: transform(headers, h -> named_struct('key', h.key, 'value', h.value))"
+        return "swap the fields: transform(headers, h -> named_struct('key', h.key, 'value', h.value))"
     if names == ["key"]:
         return (
             "each header needs a value, which may be null: transform(headers, h -> named_struct('key', h.key, 'value', "
             "cast(null as binary)))"
         )
     return "take the column as Spark's Kafka source gives it, or an empty array of that type if there are no headers"
-
-
-def _field_names(found: DataType) -> list[str]:
-    """Return what the fields of an array's structs are called; none if it is no such array."""
-    return found.elementType.names if isinstance(found, ArrayType) and isinstance(found.elementType, StructType) else []
-
-
-def _is_headers(found: DataType) -> bool:
-    if not isinstance(found, ArrayType) or not isinstance(found.elementType, StructType):
-        return False
-    fields = found.elementType.fields
-    return (
-        _field_names(found) == ["key", "value"]
-        and isinstance(fields[0].dataType, StringType)
-        and isinstance(fields[1].dataType, BinaryType)
-    )

@@ -28,18 +28,18 @@ from statestore.spark.start_refusal import check_start
 _LOG = logging.getLogger(__name__)
 _RECORDS_PER_OUTPUT_BLOB = 20_000
 _HELD_OUTPUT_BYTES = 16 << 20
-"""Of blobs that wait until Spark takes them: one record, or the end of a batch, may put out any number. What is above
-that goes to local disk."""
+"""Of output blobs in memory until Spark takes them; more go to local disk. One record, or the end of a batch, may put
+out any number."""
 _ROWS_PER_BATCH = 65_536
 _BYTES_PER_BATCH = 32 << 20
-"""What a batch processor is given at once: a key is fetched once for all its records in it. It is held some five times,
-as columns in this order, taken apart by key, as output."""
+"""What a batch processor is given at once, so that each key in it is fetched once. Up to five copies are held: columns
+in order, taken apart by key, output."""
 _claimed: set[tuple[str, str]] = set()
-"""Which (state location, query) this Python process has claimed or found claimed. A worker serves many batches."""
+"""The (state location, query) pairs that this Python process has claimed or found claimed, in any batch."""
 
 
 class ShardResult(NamedTuple):
-    """What a shard call leaves to Spark: the pointer to record, and when to call again at the latest, if at all."""
+    """What Spark needs of a shard call: the pointer to record, and when to call again even without records."""
 
     pointer: str
     wake_up_ms: int | None
@@ -47,7 +47,7 @@ class ShardResult(NamedTuple):
 
 
 class _Processed(NamedTuple):
-    """What came of a batch's records, beside output."""
+    """The results of a batch's records besides output."""
 
     records: RecordFigures
     end: BatchEnd
@@ -59,7 +59,7 @@ class _Processed(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardCall:
-    """What it takes to run one shard of a query for one micro-batch. Travels to the executors."""
+    """Runs one shard of a query for one micro-batch. Travels to the executors."""
 
     topology: Topology
     state: ShardedState
@@ -69,16 +69,16 @@ class ShardCall:
     wall_clock: bool = False
     """Whether Spark calls back at `ShardResult.wake_up_ms`."""
     planned_partitions: int | None = None
-    """How many state partitions the query was to begin with; None leaves that to the session."""
+    """How many state partitions `stateful` asked for; None if the session says."""
     hands_on: bool = False
-    """Whether blobs may be in lanes, which are yielded as they are."""
+    """Whether blobs may be in lanes; those are yielded unchanged."""
     is_last: bool = True
-    """Whether what it puts out is the query's result, and not for another stage."""
+    """Whether the output is the query's result, not another stage's input."""
 
     def run(
         self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str, now_ms: int
     ) -> Generator[bytes, None, ShardResult]:
-        """Process a batch's blobs of one shard, `recorded` None at its first; yield output, return what to record."""
+        """Process a batch's blobs of one shard; `recorded` is its pointer, None at the first call. Yield the output."""
         check_start()
         check_partitions(self.planned_partitions)
         shard = self.routing.index(route)
@@ -104,19 +104,26 @@ class ShardCall:
                 process_ms = watch.lap_ms()
                 pointer, committed = batch.commit(processed.end, processed.on_changelog)
                 commit_ms = watch.lap_ms()
-                # After the delta was written, so that no time is spent on a batch that fails.
+                # After the delta is written: a batch that fails spends no time on it.
                 committed = replace(committed, upgrade=batch.finish_upgrades(self.state.recovery.upgrade_budget_ms))
                 upgrade_ms = watch.lap_ms()
             times = TimeFigures(open_ms, process_ms, commit_ms, upgrade_ms, watch.lap_ms())
         release_buffers()
-        counted = processed.failures, processed.counted
-        figures = ShardFigures.of(shard, pointer.version, processed.records, times, committed, *counted)
+        figures = ShardFigures(
+            shard=shard,
+            version=pointer.version,
+            records=processed.records,
+            times=times,
+            failures=processed.failures,
+            counted=processed.counted,
+            **vars(committed),
+        )
         return ShardResult(pointer.to_json(), processed.wake_up_ms, figures)
 
     def _process(
         self, batch: ShardBatch, context: TaskRecordContext, spool: BlobSpool, outputs: OutputBlobs, watch: Stopwatch
     ) -> Generator[bytes, None, _Processed]:
-        """Run the records of the spool through the topology; the batch can be committed then."""
+        """Run the records of the spool through the topology, after which the batch can be committed."""
         stores = shard_stores(self.topology, batch, context)
         task = Task(
             self.topology,
@@ -148,8 +155,8 @@ class ShardCall:
             _LOG.warning("shard %d: skipped %d records that no serde could read", task.shard, task.skipped_records)
         if wake_up_ms is not None and not self.wall_clock:
             raise TopologyError(
-                "a processor scheduled punctuation by the wall clock in this batch, but did not when the query "
-                "was started: init() must schedule the same every time"
+                "a processor scheduled a punctuation by the wall clock in this batch, but not when the query was "
+                "started: schedule the same in every init()"
             )
         failures = task.failures
         counted = RecordFigures(
@@ -164,7 +171,7 @@ class ShardCall:
         return _Processed(counted, end, wake_up_ms, task.on_changelog, dict(failures.by_error), dict(task.counted))
 
     def _steps(self, task: Task, spool: BlobSpool, outputs: OutputBlobs) -> Iterator[int]:
-        """Process all records, step by step, and yield how many each one had: then Spark can take output."""
+        """Process all records and yield the count of each step, after which Spark can take output."""
         topics_first = frozenset(self.topology.global_stores.values())
         if task.takes_batches:
             for batch in batches_in_order(spool.blobs, topics_first, _ROWS_PER_BATCH, _BYTES_PER_BATCH):

@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, StructType
 from statestore import Serdes
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, StoreType
 from statestore.format.records.header_columns import HEADERS_TYPE
-from statestore.spark.datasource.source import FilteringStoreReader, HeaderStateDataSource
+from statestore.spark.datasource.source import FilteringReader, HeaderStateDataSource
 from statestore.spark.datasource.writer import StateWriter
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ def read(location: Path, filters: list[Filter] | None = None, **options: str) ->
     """Return what a read gives, after filters were pushed down if there are any, and how many partitions it took."""
     pushed = {} if filters is None else {"pushFilters": "true"}
     reader = HeaderStateDataSource({"path": str(location), **pushed, **options}).reader(StructType())
-    assert isinstance(reader, FilteringStoreReader) == (filters is not None)
-    if isinstance(reader, FilteringStoreReader):
+    assert isinstance(reader, FilteringReader) == (filters is not None)
+    if isinstance(reader, FilteringReader):
         assert list(reader.pushFilters(filters or [])) == []
     partitions = reader.partitions()
     on_executor = pickle.loads(pickle.dumps(reader))
