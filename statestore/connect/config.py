@@ -70,7 +70,7 @@ class Properties(Mapping[str, Any]):
     """Properties with what their names begin with where they come from: errors and warnings say the full name."""
 
     def __init__(self, entries: Mapping[str, Any], prefix: str = "") -> None:
-        """Take properties, named without the prefix. Raises ConfigException for a name that is no text."""
+        """Take properties, named without the prefix. Raises ConfigException for a name that is not a str."""
         self.prefix: Final = prefix
         self._entries: Final = dict(entries)
         for name, value in self._entries.items():
@@ -279,7 +279,7 @@ def distinct_values(name: str, value: Any) -> Any:
 
 
 def one_of(*allowed: str, ignore_case: bool = False) -> Rule:
-    """Return the rule that a value is one of a few; None is not among them."""
+    """Return the rule that a value is one of these; None is refused."""
 
     def check(name: str, value: Any) -> Any:
         known = [each.upper() for each in allowed] if ignore_case else allowed
@@ -292,7 +292,7 @@ def one_of(*allowed: str, ignore_case: bool = False) -> Rule:
 
 
 def at_least(minimum: int) -> Rule:
-    """Return the rule that a number is not below another one; None is no number."""
+    """Return the rule that a number is at least `minimum`; None is refused."""
 
     def check(name: str, value: Any) -> Any:
         if value is None:

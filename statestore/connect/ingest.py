@@ -58,7 +58,7 @@ class Tolerance:
 
     @property
     def properties(self) -> tuple[str, ...]:
-        """The names of the properties that mean something, as the others are."""
+        """The names of the properties that have an effect, given the values of the others."""
         of_letters = (_TOPIC, _CONTEXT, _NAME) if self.is_on else ()
         return (_TOLERANCE, _LOG, _MESSAGES, *of_letters)
 

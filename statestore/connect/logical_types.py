@@ -17,10 +17,10 @@ from statestore.errors.readable import shape_of
 
 
 def scale_of(value: Decimal) -> int:
-    """Return how many digits a decimal has behind the point. Raises DataException if it is infinite, or no number."""
+    """Return how many digits a decimal has behind the point. Raises DataException if it is infinite or NaN."""
     exponent = value.as_tuple().exponent
     if not isinstance(exponent, int):
-        raise DataException("An infinite number, or none, is no decimal")
+        raise DataException("A decimal must be a finite number")
     return -exponent
 
 
@@ -44,7 +44,7 @@ def decimal_to_bytes(schema: Schema, value: Decimal) -> bytes:
 _EXACT: Final = Context(prec=MAX_PREC, rounding=ROUND_FLOOR, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _MOST_DIGITS: Final = 24_000
 _MOST_UNSCALED_BYTES: Final = 10_000
-"""What those digits fit into. Python takes the square of their number to make either of the other."""
+"""As many as those digits need. Python's conversion between digits and bytes takes quadratic time."""
 
 
 def decimal_from_bytes(schema: Schema, value: bytes) -> Decimal:
@@ -69,7 +69,7 @@ def scale_of_schema(schema: Schema) -> int:
     try:
         scale = int(text)
     except ValueError:
-        # Its words quote the text.
+        # Python's message would quote the text.
         raise DataException(f"Invalid scale parameter found in Decimal schema: {shape_of(text)}") from None
     if not in_range(scale, 32):
         raise DataException(f"Invalid scale parameter found in Decimal schema: {shape_of(text)}")

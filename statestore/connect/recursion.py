@@ -9,14 +9,14 @@ from typing import Any
 from statestore.errors import DataException
 
 Steps = Generator[Any, Any, Any]
-"""What converts a container: it yields what it needs of an element, is sent what that is, and returns what it makes.
+"""Converts a container: yields for each element, is sent what the element becomes, and returns the whole.
 
-What is yielded are the steps of the element under `settle`, and the argument that makes them under `call`.
+Under `settle` it yields the steps of the element, under `call` the argument that makes them.
 """
 
 
 def is_steps(made: Any) -> bool:
-    """Return whether something is not made yet: only then need it be yielded."""
+    """Return whether something has yet to be made, and so has to be yielded."""
     return type(made) is GeneratorType
 
 

@@ -112,13 +112,13 @@ class Instant:
     def __post_init__(self) -> None:
         if not in_range(self.epoch_ms, 64):
             raise DataException(f"{shape_of(self.epoch_ms)} is out of the range of a timestamp")
-        object.__setattr__(self, "epoch_ms", int(self.epoch_ms))  # of any width, as which it would not compare
+        object.__setattr__(self, "epoch_ms", int(self.epoch_ms))  # a plain int, whatever width it came with
 
     @classmethod
     def of(cls, value: Instant | datetime | date | time) -> Instant:
         """Return the instant of a datetime, date or time; one without a zone is in UTC.
 
-        Less than a millisecond is cut off, downwards. Raises DataException for anything else.
+        Fractions of a millisecond are rounded down. Raises DataException for anything else.
         """
         if isinstance(value, cls):
             return value
@@ -129,14 +129,14 @@ class Instant:
             return cls.of(datetime.combine(value, time()))
         if isinstance(value, time):
             return cls.of(datetime.combine(_EPOCH.date(), value))
-        raise DataException(f"{type(value).__name__} is no point in time")
+        raise DataException(f"{type(value).__name__} is not a datetime, date or time")
 
     def to_datetime(self) -> datetime:
         """Return the instant in UTC. Raises DataException before year 1 and after 9999, which Python does not know."""
         try:
             return _EPOCH + timedelta(milliseconds=self.epoch_ms)
         except OverflowError as cause:
-            raise DataException("the milliseconds since 1970 are no date of the years 1 to 9999") from cause
+            raise DataException("the point in time is outside of the years 1 to 9999") from cause
 
     def to_date(self) -> date:
         """Return the day in UTC. Raises as `to_datetime` does."""

@@ -50,7 +50,7 @@ NUMBER_TYPES: Final[dict[Type, type]] = {**INTEGER_TYPES, Type.FLOAT32: Float32,
 
 
 class LogicalName:
-    """What schemas of the four logical types are called."""
+    """The names of the schemas of the four logical types."""
 
     DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
     DATE: Final = "org.apache.kafka.connect.data.Date"
@@ -85,7 +85,7 @@ class Field:
 
 
 class _Constants:
-    """Schemas that there is one of. In a class of their own, as dataclasses take what they declare for fields."""
+    """Constant schemas. They have a class of their own, as a dataclass would take them for its fields."""
 
     INT8_SCHEMA: ClassVar[Schema]
     INT16_SCHEMA: ClassVar[Schema]
@@ -112,10 +112,10 @@ class _Constants:
 
 @dataclass(frozen=True)
 class Schema(_Constants):
-    """What values are like. Equal to another one if all of it is, the default as `same_value` says.
+    """What values are like. Two schemas are equal if everything in them is, defaults by `same_value`.
 
-    There is one of each type, such as `Schema.INT8_SCHEMA` and `Schema.OPTIONAL_INT8_SCHEMA`. Values of DATE_SCHEMA are
-    Instants of midnight, of TIME_SCHEMA those of 1970-01-01, of TIMESTAMP_SCHEMA any.
+    There are constants for each type, such as `Schema.INT8_SCHEMA` and `Schema.OPTIONAL_INT8_SCHEMA`. Values of
+    DATE_SCHEMA are Instants of midnight, of TIME_SCHEMA those of 1970-01-01, of TIMESTAMP_SCHEMA any.
 
     Args:
         type: what the values are.
@@ -124,12 +124,13 @@ class Schema(_Constants):
         version: of the schema; None if it has none.
         doc: a text for its readers.
         parameters: further facts, such as the scale of a decimal. Not to be changed.
-        default: what stands for None; None is no default.
+        default: the value in place of None; None if there is no default.
         key_schema: of a map. None, as in `value_schema`, if keys have nothing in common.
         value_schema: of an array's elements or a map's values.
         fields: of a struct.
 
-    Raises SchemaBuilderException if it is wrong in itself: a default that does not follow it, fields of one name.
+    Raises SchemaBuilderException if the default does not follow the schema, if a field has no name or that of
+    another field, and if there are fields and the type is not STRUCT.
     """
 
     type: Type
@@ -199,14 +200,14 @@ class Schema(_Constants):
         return replace(fixed, **facts)
 
     def field(self, name: str) -> Field | None:
-        """Return the field of this name, None if there is none. Raises DataException if this is no struct's."""
+        """Return the field of this name, None if there is none. Raises DataException if the type is not STRUCT."""
         if self.type is not Type.STRUCT:
             raise DataException("Cannot look up fields on non-struct type")
         found: Field | None = vars(self)["_by_name"].get(name)
         return found
 
     def as_optional(self) -> Schema:
-        """Return the schema with None for a value too."""
+        """Return the schema that allows None, too."""
         return self if self.optional else replace(self, optional=True)
 
 
@@ -252,7 +253,7 @@ class Struct:
 
     @classmethod
     def of_checked(cls, schema: Schema, values: Mapping[str, Any]) -> Struct:
-        """Make a struct of values that follow the schema by the way they were made: they are not checked again."""
+        """Make a struct of values that are known to follow the schema, without a check."""
         made = cls(schema)
         made._values.update(values)
         return made
@@ -278,7 +279,7 @@ class Struct:
         return self._values.get(self._field(name).name)
 
     def validate(self) -> None:
-        """Raise DataException if a field is None that must not be, or does not follow its schema."""
+        """Raise DataException if a required field is None, or a value does not follow the schema of its field."""
         for each in self.schema.fields:
             value = self._values.get(each.name)
             if value is not None or each.schema.default is None:
@@ -312,10 +313,10 @@ class Struct:
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Return whether two values are the same as Java's `equals` has it, which is more than Python's == asks for.
+    """Return whether two values are equal as Java's `equals` defines it, which is stricter than Python's ==.
 
-    NaN is itself, 0.0 is not -0.0, 1.0 is not 1.00 as a decimal, True is no 1, numbers of two widths differ. A plain
-    number is the same as one that knows its width.
+    NaN equals NaN. 0.0 differs from -0.0, the decimal 1.0 from 1.00, True from 1, and a number from one of another
+    width. A plain number equals one that knows its width.
     """
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(same_value, one, other))

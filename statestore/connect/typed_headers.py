@@ -88,5 +88,5 @@ class TypedHeaders:
 
 
 def _read(header: ConnectHeader) -> ConnectHeader:
-    _ = header.schema  # what can't be read is told now
+    _ = header.schema  # read now, so that its error is raised here
     return header

@@ -12,7 +12,7 @@ from statestore.connect.schema import Struct, type_of
 
 
 class TypedMap(Mapping[Any, Any]):
-    """Keys, of any type and a list or a map too, with values, in order; of two equal keys the last one's value counts.
+    """Entries in order, whose keys may be anything, lists and maps too; of two equal keys the last one's value counts.
 
     Keys are equal if they have one type and are equal in it: `Int8(1)`, `Int16(1)` and `True` differ, as do 0.0 and
     -0.0, and the decimals 1.0 and 1.00.

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.errors import FormatError
-from statestore.errors.data import NegativeLengthError, TruncatedError, VarintError
 
 T = TypeVar("T")
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -59,7 +58,7 @@ def numbers_at_each_byte(data: Bytes, layout: str) -> npt.NDArray[np.generic]:
 
 
 def row_objects(column: pa.Array) -> list[Any]:
-    """Return the Python object in each row, None for null: `to_pylist`, 50 times as fast of a dictionary."""
+    """Return the Python object in each row, None for null: as `to_pylist`, but of a dictionary 50 times as fast."""
     if not pa.types.is_dictionary(column.type):
         found: list[Any] = column.to_pylist()
         return found
@@ -178,21 +177,12 @@ def decode_row(decode: Callable[[bytes], T], column: pa.BinaryArray, row: int) -
     try:
         return decode(column[row].as_py())
     except FormatError as error:
-        raise _in_row(error, row) from None
+        error.what = f"row {row}: {error.what}"
+        error.__post_init__()
+        raise
 
 
 def refuse_row(decode: Callable[[bytes], object], column: pa.BinaryArray, row: int) -> NoReturn:
     """Raise what the scalar `decode` has against a row that its vectorised counterpart found unsound."""
     decode_row(decode, column, row)
     raise AssertionError(f"row {row} is unsound for the vectorised codec, but not for the scalar one")
-
-
-def _in_row(error: FormatError, row: int) -> FormatError:
-    what = f"row {row}: {error.what}"
-    if isinstance(error, TruncatedError):
-        return TruncatedError(what, wanted=error.wanted, got=error.got)
-    if isinstance(error, NegativeLengthError):
-        return NegativeLengthError(what, length=error.length)
-    if isinstance(error, VarintError):
-        return VarintError(what)
-    return FormatError(what, error.problem)

@@ -17,7 +17,7 @@ _MAX_SHOWN_BYTES: Final = 60
 
 
 def bytes_of(text: str) -> bytes:
-    """Return the bytes that a command's argument stands for. Raises ValueError for hex that is none."""
+    """Return the bytes that a command's argument stands for. Raises ValueError if 0x is not followed by hex."""
     if text.startswith(_TEXT):
         return _encoded(text.removeprefix(_TEXT))
     if text.lower().startswith(_HEX):

@@ -14,7 +14,7 @@ from statestore.format.binary_columns import Flags, Integers, as_one_array
 
 Column: TypeAlias = npt.NDArray[Any]
 
-_LONG_GROUP: Final = 64  # more rows of a key than this are gone through by themselves
+_LONG_GROUP: Final = 64  # keys with more rows than this are combined one by one
 
 
 class KeyGroups:

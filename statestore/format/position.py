@@ -31,7 +31,7 @@ _PARTITION: Final = struct.Struct(">iq")
 
 
 def encode_position(position: Mapping[str, Mapping[int, int]]) -> bytes:
-    """Return a position as Kafka Streams writes it, with padding. Raises ValueError for no partition or offset."""
+    """Return a position as Kafka Streams writes it, with padding. Raises ValueError for numbers out of range."""
     parts = [bytes([_VERSION]), _COUNT.pack(len(position))]
     size = _BITS * (1 + _COUNT.size)
     for topic, offsets in position.items():

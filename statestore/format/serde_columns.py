@@ -55,7 +55,7 @@ def cast_column(name: str, type_: pa.DataType, column: pa.Array | pa.ChunkedArra
         try:
             return column.cast(type_)
         except pa.ArrowInvalid:
-            # Arrow's words quote the value.
+            # Arrow's message would quote the value.
             raise SerializationError(f"{name}: a column of {column.type} has what does not fit {type_}") from None
     raise SerializationError(f"{name} needs a column of type {type_}, got {column.type}")
 

@@ -2,7 +2,7 @@
 
 record_headers   Header, Headers: an ordered multimap, lazy over its encoded bytes
 records          ProducerRecord, ConsumerRecord: their headers are never None
-sending          Sender: serialises, closes the headers, refuses a record that was sent before
+                 Sender: serialises, closes the headers, refuses a record that was sent before
 extended_serdes  serdes that read and write headers, under Kafka's interfaces
 conversion       between records, message format v2, and formats v0 and v1, which have no headers
 record_size      what each part of a record costs
@@ -19,8 +19,7 @@ from statestore.format.records.record_v2 import RecordV2, decode_record, encode_
 from statestore.headers.conversion import down_convert, from_record_v2, to_record_v2, up_convert
 from statestore.headers.extended_serdes import ExtendedDeserializer, ExtendedSerializer, serde_of
 from statestore.headers.record_size import size_of
-from statestore.headers.records import TimestampType
-from statestore.headers.sending import Sender
+from statestore.headers.records import Sender, TimestampType
 
 __all__ = [
     "ExtendedDeserializer",

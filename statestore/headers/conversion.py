@@ -1,7 +1,7 @@
 """Between records and the message formats: v2, which has headers, and v0 and v1, which have none.
 
 Up: a message of an old producer becomes a record with empty headers. Down: a record for an old consumer loses its
-headers, and the caller learns how many they were.
+headers, and the caller learns how many there were.
 Source: KIP-82, "Compatibility, Deprecation, and Migration Plan"; Kafka's RecordsUtil.downConvert.
 """
 
@@ -28,7 +28,7 @@ def to_record_v2(
 ) -> RecordV2:
     """Return a serialised record as it stands in a batch of this base timestamp, as the batch's `offset_delta`-th.
 
-    Raises ValueError if it has no timestamp, which whoever sends it is to give it first.
+    Raises ValueError if it has no timestamp: give it one first.
     """
     if record.timestamp_ms is None:
         raise ValueError(f"the record for topic {record.topic!r} has no timestamp: give it one before it is written")
@@ -44,7 +44,7 @@ def to_record_v2(
 def from_record_v2(
     record: RecordV2, topic: str, partition: int, base: BatchBase
 ) -> ConsumerRecord[bytes | None, bytes | None]:
-    """Return a record of a batch as a consumer gets it, its headers among it.
+    """Return a record of a batch as a consumer gets it, with its headers.
 
     Raises FormatError if offset or timestamp do not fit into 64 bits, ValueError if the offset is negative.
     """

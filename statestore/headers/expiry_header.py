@@ -1,4 +1,4 @@
-"""The header that says when its record expires: until then it is there, at that moment no more.
+"""The header that says when its record expires: the record is there until that moment, and gone from then on.
 
     "expires-at"    milliseconds since the epoch, as int64, big-endian (Kafka's LongSerializer)
 
@@ -48,14 +48,16 @@ def expiry_time(value: bytes) -> int:
     elif len(value) == _TIME.size:
         (time_ms,) = _TIME.unpack(value)
     if not 0 <= time_ms <= MAX_TIME_MS:
-        raise FormatError("expiry header", f"its {len(value)} bytes are no time: 8 bytes of an int64 or decimal digits")
+        raise FormatError(
+            "expiry header", f"its {len(value)} bytes are not a time: write 8 bytes of an int64, or decimal digits"
+        )
     return time_ms
 
 
 def expiry_in_headers(header_bytes: bytes, name: str = EXPIRY_HEADER) -> int | None:
     """Return when a record with these headers expires, in milliseconds since the epoch; None if it does not.
 
-    Headers in which the name's bytes are not are not parsed. Raises FormatError for malformed headers, and values.
+    Headers without the bytes of the name in them are not parsed. Raises FormatError for malformed headers, and values.
     """
     value = last_header_value(header_bytes, name)
     return None if value is None else expiry_time(value)

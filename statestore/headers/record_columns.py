@@ -115,8 +115,6 @@ class RecordColumns:
         unknown = columns.keys() - {"key", "value", "timestamp_ms", "headers"}
         if unknown:
             raise TypeError(f"records have no column {sorted(unknown)[0]!r} that can be given")
-        if columns.get("headers", b"") is None:
-            columns["headers"] = pa.repeat(pa.scalar(b"", pa.binary()), len(self))
         made = RecordColumns(
             columns.get("key", self.key),
             columns.get("value", self.value),

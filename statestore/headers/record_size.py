@@ -1,4 +1,4 @@
-"""What each part of a record costs on the wire, and what its lengths would cost in the formats before.
+"""What each part of a record costs on the wire, and what its lengths would cost in the older formats.
 
 v0 and v1 spend four bytes on each length; v2 spends one on most. Source: KIP-82, "Core message size reduction".
 """

@@ -1,18 +1,26 @@
-"""ProducerRecord and ConsumerRecord: what a client hands to a topic, and what it gets from one.
+"""ProducerRecord, which a Sender hands to a topic, and ConsumerRecord, which comes from one.
 
 Their headers are always there, and their own: those given are copied, so that a mirror can pass on a record's headers
-while either side changes its own. Source: KIP-82; Kafka's ProducerRecord and ConsumerRecord.
+while either side changes its own.
+
+On the way out, serialisers may add headers; then the headers are closed, and the record is handed on. So a record can
+be sent once: sent again, it would have those headers twice.
+
+Source: KIP-82, "Headers will be mutable" and "users should not resend the same record"; Kafka's ProducerRecord,
+ConsumerRecord and KafkaProducer.doSend.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final, Generic, TypeVar
 
 from statestore.errors import RecordSentError
+from statestore.format.serde import Serde
 from statestore.format.varint import INT32_MAX, INT64_MAX
+from statestore.headers.extended_serdes import ExtendedSerializer
 from statestore.headers.record_headers import Headers
 
 K = TypeVar("K")
@@ -85,7 +93,7 @@ class ProducerRecord(Generic[K, V]):
         _set(self, _sent=True)
 
     def require_unsent(self) -> None:
-        """Raise RecordSentError if the record was sent. Before any work is done for it."""
+        """Raise RecordSentError if the record was sent. Call it before any work is done for the record."""
         if self._sent:
             raise RecordSentError(self.topic)
 
@@ -175,6 +183,49 @@ class ConsumerRecord(Generic[K, V]):
         taken = {name: getattr(self, name) for name in ("timestamp_ms", "timestamp_type", "key", "value")} | fields
         headers = self.headers if headers is None else headers
         return ConsumerRecord(self.topic, self.partition, self.offset, **taken, headers=headers)
+
+
+class Sender(Generic[K, V]):
+    """Serialises records, the key first, and hands them to `deliver`: a client's produce call, or a list's append."""
+
+    def __init__(
+        self,
+        key_serde: Serde[K],
+        value_serde: Serde[V],
+        deliver: Callable[[ProducerRecord[bytes | None, bytes | None]], object],
+    ) -> None:
+        self._keys = ExtendedSerializer(key_serde)
+        self._values = ExtendedSerializer(value_serde)
+        self._deliver = deliver
+
+    def send(self, record: ProducerRecord[K | None, V | None]) -> None:
+        """Send a record, once; its headers are read-only from then on, those that the serdes added among them.
+
+        Raises RecordSentError if it was sent before, SerializationError, after which it is as it was and can be sent.
+        If `deliver` raises, the record counts as sent: nobody knows how far it came. What it is handed has read-only
+        headers, too.
+        """
+        record.require_unsent()
+        before = record.headers.copy()
+        try:
+            key = self._keys.serialize(record.topic, record.headers, record.key)
+            value = self._values.serialize(record.topic, record.headers, record.value)
+        except BaseException:
+            # Else those that a serde added before it failed would be there twice after the next try.
+            record.headers._take(before)
+            raise
+        record.mark_sent()
+        delivered = ProducerRecord(
+            record.topic,
+            key=key,
+            value=value,
+            partition=record.partition,
+            timestamp_ms=record.timestamp_ms,
+            headers=record.headers,
+        )
+        # Who delivers it may have several look at it: each of them sees what was sent.
+        delivered.headers.freeze()
+        self._deliver(delivered)
 
 
 def _set(record: object, **fields: Any) -> None:

@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from statestore.errors import FormatError, LossyHeadersError
-from statestore.errors.data import TruncatedError
-from statestore.format.varint import decode_uvarint, encode_uvarint
+from statestore.format.varint import decode_uvarint, encode_uvarint, take_bytes
 from statestore.headers.record_headers import Header, Headers
 
 __all__ = ["EarlyHeaders"]
@@ -50,20 +49,16 @@ def decode_early_headers(data: bytes) -> list[tuple[str, bytes]]:
     position = 0
     while position < len(data):
         size, start = decode_uvarint(data, position, "early header size")
-        position = start + size
-        if position > len(data):
-            raise TruncatedError("early header", wanted=size, got=len(data) - start)
-        pairs.append(_decode_body(data[start:position]))
+        body, position = take_bytes(data, start, size, "early header")
+        pairs.append(_decode_body(body))
     return pairs
 
 
 def _decode_body(body: bytes) -> tuple[str, bytes]:
     size, start = decode_uvarint(body, 0, "early header key size")
-    end = start + size
-    if end > len(body):
-        raise TruncatedError("early header key", wanted=size, got=len(body) - start)
+    key, end = take_bytes(body, start, size, "early header key")
     try:
-        return body[start:end].decode(), body[end:]
+        return key.decode(), body[end:]
     except UnicodeDecodeError as cause:
         raise FormatError("early header key", f"is not UTF-8 ({cause.reason} at byte {cause.start})") from cause
 
@@ -74,7 +69,7 @@ class EarlyHeaders:
     __slots__ = ("_bytes", "_pairs")
 
     def __init__(self, header_bytes: bytes = b"") -> None:
-        """Make headers of bytes in the layout of `early_header_bytes`; b"" for none.
+        """Make headers of bytes in the layout above; b"" for none.
 
         Raises TruncatedError, VarintError or FormatError where the bytes do not follow the layout.
         """

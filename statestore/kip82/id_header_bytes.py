@@ -1,4 +1,4 @@
-"""Id header bytes: headers with numbers for keys.
+"""Id header bytes: headers with numbers for keys, one by one and, with ids of varints, in Arrow columns.
 
     headers := (nothing, if there are none) | count:varint header[count]
     header  := id value_size:varint value:u8[value_size]
@@ -11,16 +11,23 @@ the bytes: both sides know. Source: KIP-82, the rejected `Map<Int, byte[]>`, "on
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
+
 from statestore.errors import FormatError
 from statestore.errors.data import NegativeLengthError, TruncatedError
-from statestore.format.varint import decode_varint, encode_varint
+from statestore.format.binary_columns import binary_array, positions_and_bytes, positions_of, read_varints
+from statestore.format.records.header_columns import HEADERS_TYPE, encode_entries, find_entries, header_counts
+from statestore.format.varint import decode_varint, encode_varint, take_bytes
 
 _ID: Final = struct.Struct(">i")
 _NULL_SIZE: Final = encode_varint(-1)
+_MAX_TURNS: Final = 64
+"""With more headers in a row, the scalar codec is faster."""
 
 
 class IdForm(Enum):
@@ -82,11 +89,8 @@ def decode_id_headers(data: bytes, form: IdForm) -> list[tuple[int, bytes | None
         if size == -1:
             pairs.append((header_id, None))
             continue
-        end = position + size
-        if end > len(data):
-            raise TruncatedError("id header value", wanted=size, got=len(data) - position)
-        pairs.append((header_id, data[position:end]))
-        position = end
+        value, position = take_bytes(data, position, size, "id header value")
+        pairs.append((header_id, value))
     if position != len(data):
         raise FormatError("id headers", f"have {len(data) - position} bytes behind the last one")
     return pairs
@@ -95,7 +99,43 @@ def decode_id_headers(data: bytes, form: IdForm) -> list[tuple[int, bytes | None
 def _decode_id(data: bytes, position: int, form: IdForm) -> tuple[int, int]:
     if form is IdForm.VARINT:
         return decode_varint(data, position, "header id")
-    if position + _ID.size > len(data):
-        raise TruncatedError("header id", wanted=_ID.size, got=len(data) - position)
-    (header_id,) = _ID.unpack_from(data, position)
-    return int(header_id), position + _ID.size
+    encoded, position = take_bytes(data, position, _ID.size, "header id")
+    return int(_ID.unpack(encoded)[0]), position
+
+
+def encode_id_header_column(headers: pa.ListArray, id_of: Callable[[str], int]) -> pa.BinaryArray:
+    """Return `encode_id_headers` of each row of HEADERS_TYPE, none of them null. `id_of` is asked once for each key."""
+    counts = header_counts(headers)
+    entries = headers.flatten()
+    keys = entries.field("key").dictionary_encode()
+    ids = pa.array([encode_varint(id_of(key)) for key in keys.dictionary.to_pylist()], pa.binary())
+    return encode_entries(counts, [ids.take(keys.indices)], entries.field("value"))
+
+
+def decode_id_header_column(encoded: pa.BinaryArray, key_of: Callable[[int], str]) -> pa.ListArray | None:
+    """Return the headers of each row, none of them null, as HEADERS_TYPE. `key_of` is asked once for each id.
+
+    Returns None for malformed bytes and for very long rows: then ask the scalar codec, row by row.
+    """
+    positions, data = positions_and_bytes(encoded)
+    rows = np.flatnonzero(np.diff(positions) > 0)
+    ends = positions[rows + 1]
+    counts, starts, sound = read_varints(data, positions[rows], ends)
+    if not sound.all() or counts.min(initial=1) < 1 or counts.max(initial=0) > _MAX_TURNS:
+        return None
+    spans, has_value, sound = find_entries(data, starts, ends, counts, sized_keys=False)
+    firsts = positions_of(counts)
+    if not sound.all() or (spans[firsts[1:] - 1, 3] != ends).any():
+        return None
+    row_counts = np.zeros(len(encoded), np.int64)
+    row_counts[rows] = counts
+    if not len(spans):
+        return pa.array([[]] * len(encoded), HEADERS_TYPE)
+    pieces = binary_array(np.append(spans, spans[-1, 3]), data)
+    places = np.arange(0, 4 * len(spans), 4)
+    ids = pieces.take(pa.array(places)).dictionary_encode()
+    numbers = [decode_varint(each, 0, "header id")[0] for each in ids.dictionary.to_pylist()]
+    keys = pa.array([key_of(number) for number in numbers], pa.string())
+    columns = [keys.take(ids.indices), pieces.take(pa.array(places + 2, mask=~has_value))]
+    entries = pa.StructArray.from_arrays(columns, fields=list(HEADERS_TYPE.value_type))
+    return pa.ListArray.from_arrays(pa.array(positions_of(row_counts), pa.int32()), entries, type=HEADERS_TYPE)

@@ -15,7 +15,7 @@ from statestore.errors import LossyHeadersError
 from statestore.format.records.header_bytes import encode_headers
 from statestore.format.records.record_v2 import RecordV2
 from statestore.format.serde import Serde, Serdes
-from statestore.format.values.value_headers import encode_value_headers, split_value_headers
+from statestore.format.values.value_timestamp_headers import encode_value_headers, split_value_headers
 from statestore.headers.record_headers import Headers
 
 __all__ = ["Message", "for_old_reader", "message_serde", "unwrap", "wrap"]

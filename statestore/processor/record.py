@@ -7,7 +7,7 @@ from functools import partial
 from operator import attrgetter, index
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from statestore.format.values.value_timestamp import UNKNOWN_TIMESTAMP_MS
+from statestore.format.values.value_timestamp_headers import UNKNOWN_TIMESTAMP_MS
 from statestore.headers.record_headers import Headers, blank_headers
 
 if TYPE_CHECKING:

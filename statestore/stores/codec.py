@@ -20,13 +20,16 @@ from statestore.format.serde import Serde, columns_of
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_columns import join_stored_columns, split_stored_columns
 from statestore.format.values.stored_value import join_stored, split_stored
-from statestore.format.values.value_headers import encode_value_headers, split_value_headers
-from statestore.format.values.value_timestamp import UNKNOWN_TIMESTAMP_MS, encode_value_timestamp, split_value_timestamp
 from statestore.format.values.value_timestamp_headers import (
+    UNKNOWN_TIMESTAMP_MS,
     before_value,
+    encode_value_headers,
+    encode_value_timestamp,
     encode_value_timestamp_headers,
     pack_before_value,
     plain_values,
+    split_value_headers,
+    split_value_timestamp,
     split_value_timestamp_headers,
 )
 from statestore.headers.record_columns import RecordColumns

@@ -15,9 +15,8 @@ import pyarrow as pa
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.format.binary_columns import Integers
-from statestore.format.keys.session_key import encode_session_key, split_session_key
 from statestore.format.keys.time_key_columns import encode_session_keys, session_times
-from statestore.format.keys.window_key import MAX_TIME_MS
+from statestore.format.keys.window_key import MAX_TIME_MS, encode_session_key, split_session_key
 from statestore.format.values.store_format import StoreFormat
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers

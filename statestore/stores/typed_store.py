@@ -13,8 +13,8 @@ from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import Change, ProcessingContext
 from statestore.bytestore.upgrades import UpgradeProgress, upgradable
 from statestore.format.values.store_format import StoreFormat
-from statestore.format.values.value_timestamp import UNKNOWN_TIMESTAMP_MS
 from statestore.format.values.value_timestamp_headers import (
+    UNKNOWN_TIMESTAMP_MS,
     convert_from_plain_to_header_format,
     convert_to_header_format,
 )

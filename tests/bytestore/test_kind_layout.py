@@ -14,8 +14,7 @@ from statestore.bytestore.kinds.segments import LATEST_SEGMENT, NO_STREAM_TIME, 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.versioned_rows import VersionedRows, intervals_by_key, intervals_of_key
 from statestore.errors import FormatError
-from statestore.format.keys.session_key import encode_session_key
-from statestore.format.keys.window_key import MAX_TIME_MS, encode_window_key
+from statestore.format.keys.window_key import MAX_TIME_MS, encode_session_key, encode_window_key
 from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.commit.changelog import ChangelogRecord, restored_changes
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes

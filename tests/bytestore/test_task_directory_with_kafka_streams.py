@@ -13,8 +13,7 @@ from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.bytestore.protocol import ByteStore
-from statestore.format.keys.session_key import encode_session_key
-from statestore.format.keys.window_key import encode_window_key
+from statestore.format.keys.window_key import encode_session_key, encode_window_key
 from statestore.format.records.header_bytes import encode_headers
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import join_stored

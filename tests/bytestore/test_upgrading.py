@@ -20,7 +20,7 @@ from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import StoreError, StoreFormatError
 from statestore.errors.state import StoreClosedError
 from statestore.format.values.store_format import StoreFormat
-from statestore.format.values.value_timestamp import encode_value_timestamp
+from statestore.format.values.value_timestamp_headers import encode_value_timestamp
 from statestore.format.values.versioned_row import encode_latest_row
 
 OLDER, NEWER = "store:older", "store:newer"

@@ -9,7 +9,7 @@ import pytest
 
 from statestore import AggregationWithHeaders, Headers, Windowed
 from statestore.bytestore.kinds.segments import segment_of
-from statestore.format.keys.session_key import encode_session_key
+from statestore.format.keys.window_key import encode_session_key
 from statestore.format.records.header_bytes import parse_count
 from statestore.stores.iterator import StoreIterator
 from tests.conformance import checks

@@ -13,7 +13,6 @@ from statestore.errors import FormatError
 from statestore.errors.data import NegativeLengthError, TruncatedError, VarintError
 from statestore.format.records.header_bytes import decode_headers, encode_headers
 from statestore.format.records.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
-from statestore.format.values import value_timestamp as timestamped
 from statestore.format.values import value_timestamp_headers as headed
 from statestore.format.values.stored_columns import join_columns, split_columns
 from statestore.format.varint import decode_varint, encode_varint
@@ -84,8 +83,8 @@ def test_value_timestamp_headers(vector: dict[str, Any]) -> None:
 @pytest.mark.parametrize("vector", vectors("encode"))
 def test_value_timestamp(vector: dict[str, Any]) -> None:
     value, encoded = bytes.fromhex(vector["value"]), bytes.fromhex(vector["valueAndTimestamp"])
-    assert timestamped.encode_value_timestamp(value, vector["timestamp"]) == encoded
-    assert timestamped.split_value_timestamp(encoded) == (vector["timestamp"], value)
+    assert headed.encode_value_timestamp(value, vector["timestamp"]) == encoded
+    assert headed.split_value_timestamp(encoded) == (vector["timestamp"], value)
 
 
 @pytest.mark.parametrize("vector", vectors("encode"))
@@ -95,7 +94,7 @@ def test_conversions(vector: dict[str, Any]) -> None:
     from_plain = bytes.fromhex(vector["convertFromPlainToHeaderFormat"])
     assert headed.convert_to_header_format(value) == bytes.fromhex(vector["convertToHeaderFormat"])
     assert headed.convert_from_plain_to_header_format(value) == from_plain
-    assert headed.convert_to_header_format(timestamped.convert_to_timestamped_format(value)) == from_plain
+    assert headed.convert_to_header_format(headed.convert_to_timestamped_format(value)) == from_plain
 
 
 @pytest.mark.parametrize("nulls", [content["nulls"] for content in FILES.values()], ids=FILES)
@@ -103,7 +102,7 @@ def test_nulls(nulls: dict[str, str | None]) -> None:
     ours = {
         "headersSerializer(null)": encode_headers([]).hex(),
         "valueTimestampHeaders(value=null)": headed.encode_value_timestamp_headers(None, 1, b"headers"),
-        "valueAndTimestamp(null)": timestamped.encode_value_timestamp(None, 1),
+        "valueAndTimestamp(null)": headed.encode_value_timestamp(None, 1),
         "convertToHeaderFormat(null)": headed.convert_to_header_format(None),
         "convertFromPlainToHeaderFormat(null)": headed.convert_from_plain_to_header_format(None),
     }

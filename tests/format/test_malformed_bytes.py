@@ -24,9 +24,9 @@ from statestore.format.values.value_timestamp_headers import (
     split_value_timestamp_headers,
     timestamped_value,
 )
-from statestore.kip82.avro_text_map import decode_text_map, encode_text_map
 from statestore.kip82.early_headers import decode_early_headers, encode_early_headers
 from statestore.kip82.id_header_bytes import IdForm, decode_id_headers, encode_id_headers
+from statestore.kip82.text_headers import decode_text_map, encode_text_map
 from tests.support.record_bytes import message_bytes, record_bytes
 
 Decode = Callable[[bytes], Any]

@@ -45,7 +45,7 @@ def test_columns_do_what_one_row_does(rows: list[list[int]]) -> None:
 
 
 def test_what_is_no_whole_number_of_times_is_refused() -> None:
-    with pytest.raises(FormatError, match="7 bytes are no whole number of times"):
+    with pytest.raises(FormatError, match="7 bytes are not a multiple of 8"):
         decode_passed_times(bytes(7))
     with pytest.raises(FormatError, match="row 2"):
         decode_passed_columns(pa.array([bytes(8), None, bytes(9)], pa.binary()))

@@ -9,9 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError
-from statestore.format.keys.session_key import encode_session_key, split_session_key
 from statestore.format.keys.time_key_columns import session_ends, window_starts
-from statestore.format.keys.window_key import MAX_SEQUENCE, MAX_TIME_MS, encode_window_key, split_window_key
+from statestore.format.keys.window_key import (
+    MAX_SEQUENCE,
+    MAX_TIME_MS,
+    encode_session_key,
+    encode_window_key,
+    split_session_key,
+    split_window_key,
+)
 
 TIMES = st.integers(0, MAX_TIME_MS)
 WINDOWS = st.builds(encode_window_key, st.binary(max_size=20), TIMES, st.integers(0, MAX_SEQUENCE))

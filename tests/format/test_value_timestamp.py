@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors.data import TruncatedError
-from statestore.format.values.value_timestamp import (
+from statestore.format.values.value_timestamp_headers import (
     convert_to_timestamped_format,
     encode_value_timestamp,
     split_value_timestamp,

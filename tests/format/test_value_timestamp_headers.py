@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from statestore.errors import FormatError
 from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.format.values.stored_columns import join_columns, split_columns
-from statestore.format.values.value_timestamp import encode_value_timestamp
 from statestore.format.values.value_timestamp_headers import (
     convert_from_plain_to_header_format,
     convert_to_header_format,
+    encode_value_timestamp,
     encode_value_timestamp_headers,
     plain_value,
     split_value_timestamp_headers,

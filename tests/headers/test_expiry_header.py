@@ -35,7 +35,7 @@ def test_b16_a_time_is_written_as_an_int64_and_read_also_as_text(time_ms: int) -
 
 @pytest.mark.parametrize("value", [b"", b"1.5", b"-1", b" 1", b"1" * 20, str(2**63).encode(), b"\xff" * 8, b"\0" * 7])
 def test_b16_what_is_no_time_is_malformed(value: bytes) -> None:
-    with pytest.raises(FormatError, match=rf"expiry header: its {len(value)} bytes are no time: 8 bytes of an int64"):
+    with pytest.raises(FormatError, match=rf"expiry header: its {len(value)} bytes are not a time: write 8 bytes"):
         expiry_time(value)
 
 

@@ -10,7 +10,7 @@ from statestore import Headers, ProducerRecord
 from statestore.errors import HeadersFrozenError, RecordSentError, SerializationError
 from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.format.serde import Serde, Serdes
-from statestore.headers.sending import Sender
+from statestore.headers.records import Sender
 
 
 def note_and_encode(value: str, headers: Any) -> bytes:

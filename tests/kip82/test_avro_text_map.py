@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.kip82.avro_text_map import decode_text_map, encode_text_map
-from statestore.kip82.text_headers import from_text_map
+from statestore.kip82.text_headers import decode_text_map, encode_text_map, from_text_map
 from tests.support.cuts import check_cut_is_noticed
 
 MAPS = st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=5)

@@ -12,8 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from statestore import ResultOrder, VersionedRecordWithHeaders, Windowed
-from statestore.format.keys.session_key import encode_session_key
-from statestore.format.keys.window_key import MAX_TIME_MS, encode_window_key
+from statestore.format.keys.window_key import MAX_TIME_MS, encode_session_key, encode_window_key
 from tests.conformance.stacks import RETENTION_MS, SEGMENT_MS, WINDOW_MS, Entry
 from tests.support.soak.version_history import Found, VersionHistory
 

@@ -14,8 +14,7 @@ from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.errors import LocationBusyError, StateStoreError, TargetNotEmptyError
 from statestore.errors.state import DurableFileMissingError, LocationNotWritableError
-from statestore.format.keys.session_key import SESSION_SUFFIX_SIZE
-from statestore.format.keys.window_key import WINDOW_SUFFIX_SIZE
+from statestore.format.keys.window_key import SESSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.making.rescale import RescaleReport, committed_pointers, rescale, state_to_rescale

@@ -14,7 +14,7 @@ from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.keys.partitioner import partition_column
 from statestore.format.values.store_format import StoreFormat
-from statestore.format.values.value_timestamp import encode_value_timestamp
+from statestore.format.values.value_timestamp_headers import encode_value_timestamp
 from statestore.spark import __main__ as spark_command_line
 from tests.support.spark.queries import SHARDS, OrderQuery
 from upgrade_tools.cli.app import main

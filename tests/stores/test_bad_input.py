@@ -12,9 +12,8 @@ from statestore import AggregationWithHeaders, Headers, ResultOrder, ValueTimest
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, segment_prefix
 from statestore.errors import FormatError, SerializationError, StateStoreError, StoreError
 from statestore.errors.state import StoreClosedError
-from statestore.format.keys.session_key import encode_session_key, split_session_key
-from statestore.format.keys.window_key import encode_window_key, split_window_key
-from statestore.format.values.value_headers import encode_value_headers, split_value_headers
+from statestore.format.keys.window_key import encode_session_key, encode_window_key, split_session_key, split_window_key
+from statestore.format.values.value_timestamp_headers import encode_value_headers, split_value_headers
 from statestore.format.values.versioned_row import (
     decode_latest_row,
     decode_segment_row,

@@ -10,8 +10,7 @@ from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.write_sets.spilling import SpillSpace
-from statestore.format.keys.session_key import split_session_key
-from statestore.format.keys.window_key import split_window_key
+from statestore.format.keys.window_key import split_session_key, split_window_key
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import join_stored, split_stored
 from statestore.format.values.versioned_row import decode_segment_row

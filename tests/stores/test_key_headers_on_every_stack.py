@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from statestore import Headers, Serdes, Windowed
-from statestore.format.keys.session_key import encode_session_key
-from statestore.format.keys.window_key import encode_window_key
+from statestore.format.keys.window_key import encode_session_key, encode_window_key
 from tests.conformance.stacks import (
     KEY_VALUE,
     SESSION,

@@ -12,8 +12,7 @@ import pytest
 
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.format.keys.session_key import encode_session_key, split_session_key
-from statestore.format.keys.window_key import encode_window_key
+from statestore.format.keys.window_key import encode_session_key, encode_window_key, split_session_key
 from statestore.format.records.header_bytes import parse_headers
 from statestore.recovery.commit.changelog import ChangelogRecord
 from tests.support.golden.kafka_streams import load_fixture

@@ -13,8 +13,7 @@ from rich.console import Console
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, StoreType
-from statestore.format.keys.session_key import encode_session_key, split_session_key
-from statestore.format.keys.window_key import encode_window_key, split_window_key
+from statestore.format.keys.window_key import encode_session_key, encode_window_key, split_session_key, split_window_key
 from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes

@@ -15,8 +15,7 @@ from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.upgrades import upgradable
 from statestore.format.keys.partitioner import partition_column
-from statestore.format.keys.session_key import encode_session_key
-from statestore.format.keys.window_key import encode_window_key
+from statestore.format.keys.window_key import encode_session_key, encode_window_key
 from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.commit.pointer import initial_pointer
 from statestore.recovery.location.durable_location import DurableLocation

@@ -33,9 +33,16 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.versioned_rows import row_intervals
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.format.binary_columns import Integers
-from statestore.format.keys.session_key import SESSION_SUFFIX_SIZE, encode_session_key, split_session_key
 from statestore.format.keys.time_key_columns import session_ends, session_times, window_starts
-from statestore.format.keys.window_key import MAX_TIME_MS, WINDOW_SUFFIX_SIZE, encode_window_key, split_window_key
+from statestore.format.keys.window_key import (
+    MAX_TIME_MS,
+    SESSION_SUFFIX_SIZE,
+    WINDOW_SUFFIX_SIZE,
+    encode_session_key,
+    encode_window_key,
+    split_session_key,
+    split_window_key,
+)
 from statestore.format.values.versioned_row import convert_latest_row, convert_segment_row
 
 Put: TypeAlias = tuple[bytes, "bytes | None", "int | None"]

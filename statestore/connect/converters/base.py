@@ -34,19 +34,19 @@ _Converter = TypeVar("_Converter", bound="HeaderConverter")
 class HeaderConverter(ABC):
     """Turns typed headers into bytes and back. Configured once, before its first use; not for several threads.
 
-    One of your own says `to_connect_header` and `from_connect_header`, and `config` if it has properties; what is read
-    of them is in `settings`.
+    Your own one defines `to_connect_header` and `from_connect_header`, and `config` if it has properties. Their values
+    are in `settings`.
     """
 
     _settings: dict[str, Any] | None = None
 
     @abstractmethod
     def to_connect_header(self, topic: str, key: str, value: bytes | None) -> SchemaAndValue | None:
-        """Return what the bytes of a header stand for; None is Java's null. Raises DataException if they can't."""
+        """Return what the bytes of a header stand for; None is Java's null. Raises DataException for others."""
 
     @abstractmethod
     def from_connect_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None:
-        """Return the bytes of a header's value, None if there are to be none. Raises DataException if it has none."""
+        """Return a header's value as bytes; None is a null. Raises DataException for a value that has no bytes."""
 
     def config(self) -> ConfigDef:
         """Return the properties that it has."""

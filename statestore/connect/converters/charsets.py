@@ -41,7 +41,7 @@ codecs.register_error(_QUESTION_MARK, lambda error: (b"?" * (error.end - error.s
 
 @dataclass(frozen=True)
 class Charset:
-    """Turns text into bytes and back, what does not go into '?' and U+FFFD, and says whether it would have to."""
+    """Turns text into bytes and back. What can't be converted becomes '?' in bytes and U+FFFD in text."""
 
     encode: Callable[[str], bytes]
     decode: Callable[[bytes], str]

@@ -1,4 +1,4 @@
-"""The configuration of a connector, as far as it is about transformations; of the rest it is said that it does nothing.
+"""What a connector's configuration says about transformations. The rest has no effect, and is warned of.
 
 Source: Kafka Connect's `ConnectorConfig`, `SourceConnectorConfig` and `SinkConnectorConfig`.
 """
@@ -75,7 +75,7 @@ _OTHER_PREFIXES: Final = (
     "value.converter.",
 )
 _PLUGIN_VERSION: Final = "plugin.version"
-"""What Kafka has beside each type, and what does not matter where there is one version of each."""
+"""Kafka has it beside each type. Here there is one version of each, so it does not matter."""
 
 
 def _aliases(name: str, value: Any) -> Any:
@@ -160,7 +160,7 @@ def _make(kind: type[Configured], known: Mapping[str, Any], properties: Properti
 
 
 def _warn_of_others(properties: Properties, names: Mapping[str, list[str]], also_read: Sequence[str]) -> None:
-    """Warn of what is of no step or predicate; whatever belongs to a step or a predicate warns of itself."""
+    """Warn of properties that belong to no step or predicate; those warn of their own."""
     read = [f"{kind}.{alias}." for kind, aliases in names.items() for alias in aliases]
     read += [f"{name}." for name in also_read]
     others = [name for name in properties if name not in (*names, *also_read) and not name.startswith(tuple(read))]

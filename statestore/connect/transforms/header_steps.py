@@ -32,7 +32,7 @@ _NAMES: Final = Property(
 _KAFKAS: Final = ConfigDef(replace(_NAMES, aliases=()), MODE_PROPERTY)
 _VALUES: Final[dict[str, Values]] = {STRICT_MODE: STRICT, COMPAT_MODE: COMPAT}
 NO_TOPIC: Final = ""
-"""What a converter is told of a record that came from nowhere."""
+"""The topic that a converter is given for a record without one."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from statestore.format.records.header_lists import rows_with_key
 
 @dataclass(frozen=True)
 class HasHeaderKey(Predicate):
-    """True of a record that has at least one header of a name. Of None no record is true, as in Kafka."""
+    """True of a record that has at least one header of a name. If the name is None, of no record, as in Kafka."""
 
     name: str | None
     config: ClassVar[ConfigDef] = ConfigDef(Property("name", rule=non_empty_string, doc="name of the header"))

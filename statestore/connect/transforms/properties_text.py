@@ -49,7 +49,7 @@ def _read_json(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError) as cause:
-        raise ConfigException(f"The configuration is no JSON: {cause}") from cause
+        raise ConfigException(f"The configuration is not JSON: {cause}") from cause
     properties = config_of(found)
     for name, value in properties.items():
         if isinstance(value, list | dict):

@@ -1,8 +1,8 @@
 """What a transformation, a predicate and a step of both are, and how they are made of properties.
 
-They are values: what they are told they are told when they are made, and it stays. What looks at nothing but headers,
-topics and whether there is a value can say what it does to many records at once, too: beside `apply` stands
-`apply_columns`, beside `test` `test_columns`. Source: Kafka Connect's `Transformation` and `Predicate`.
+They are values: their properties are set when they are made, and never change. One that looks only at headers, topics
+and whether there is a value can also work on many records at once, with `apply_columns` beside `apply`, or
+`test_columns` beside `test`. Source: Kafka Connect's `Transformation` and `Predicate`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _Configured = TypeVar("_Configured", bound="Configured")
 
 @dataclass(frozen=True)
 class HeaderRows:
-    """Records in order, as far as steps on columns look at them."""
+    """What steps on columns see of records, in order."""
 
     headers: pa.ListArray
     topics: pa.DictionaryArray
     """Null where a record has none."""
     has_value: Flags
     numbers: Integers = field(repr=False)
-    """Which rows they were of what the chain was given."""
+    """The numbers of these rows in what the chain was given."""
 
     def only(self, kept: Flags) -> HeaderRows:
         """Return the rows for which `kept` is true."""
@@ -55,6 +55,8 @@ class Configured:
 
     config: ClassVar[ConfigDef] = ConfigDef()
     """The properties that there are."""
+    _methods: ClassVar[tuple[str, str]]
+    """The names of the methods for a record, and for columns."""
 
     @classmethod
     def from_properties(cls: type[_Configured], properties: Mapping[str, Any]) -> _Configured:
@@ -62,7 +64,7 @@ class Configured:
         return cls(**{attribute_of(name): value for name, value in cls.config.parse(properties).items()})
 
     def close(self) -> None:
-        """Release what it holds, which is nothing unless it says so."""
+        """Release what it holds; by default nothing."""
 
     def describe(self) -> str:
         """Return what it is and its properties, such as "InsertHeader(header=a, value.literal=1)"."""
@@ -70,8 +72,10 @@ class Configured:
         set_ones = (f"{known.name}={_shown(value)}" for known, value in shown if value != known.default)
         return f"{type(self).__name__}({', '.join(set_ones)})"
 
-    def _defines_beside(self, by_record: str, by_columns: str) -> bool:
-        """Return whether the class that says what is done to a record says it of columns, too."""
+    @property
+    def takes_columns(self) -> bool:
+        """Whether the class that says what is done to a record says it of columns, too."""
+        by_record, by_columns = self._methods
         owner = next(kind for kind in type(self).__mro__ if by_record in vars(kind))
         return by_columns in vars(owner)
 
@@ -89,6 +93,8 @@ class Transformation(Configured, ABC):
     in the property `type` as "module:Class"; or put an object of it into a chain. A chain that Spark runs is pickled.
     """
 
+    _methods = ("apply", "apply_columns")
+
     @abstractmethod
     def apply(self, record: ConnectRecord) -> ConnectRecord | None:
         """Return the record to go on with, None to go on with none. The record itself is not to be changed."""
@@ -97,14 +103,11 @@ class Transformation(Configured, ABC):
         """Do what `apply` does, to the rows that are chosen; None is all. Headers are written with the converter."""
         raise NotImplementedError
 
-    @property
-    def takes_columns(self) -> bool:
-        """Whether there is an `apply_columns` for what `apply` does."""
-        return self._defines_beside("apply", "apply_columns")
-
 
 class Predicate(Configured, ABC):
     """Says of each record whether a transformation is for it."""
+
+    _methods = ("test", "test_columns")
 
     @abstractmethod
     def test(self, record: ConnectRecord) -> bool:
@@ -113,11 +116,6 @@ class Predicate(Configured, ABC):
     def test_columns(self, rows: HeaderRows) -> Flags:
         """Return for each row what `test` returns of its record."""
         raise NotImplementedError
-
-    @property
-    def takes_columns(self) -> bool:
-        """Whether there is a `test_columns` for what `test` does."""
-        return self._defines_beside("test", "test_columns")
 
 
 @dataclass(frozen=True)

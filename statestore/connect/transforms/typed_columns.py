@@ -221,5 +221,5 @@ def _array(values: list[Any], type_: pa.DataType, what: str) -> pa.Array:
     try:
         return pa.array(values, type_)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as cause:
-        # Arrow's words quote the value.
+        # Arrow's message would quote the value.
         raise DataException(f"{what} can't hold what was made of it: {type(cause).__name__}") from None

@@ -156,10 +156,7 @@ class CompatValues(Values):
         if is_number(value):
             return long_of(value)
         if isinstance(value, str):
-            try:
-                return long_of(decimal_of(value))
-            except NumberFormatException as cause:
-                raise refusal(value, "a number" if schema is None else schema) from cause
+            return long_of(_number_of(schema, value))
         if isinstance(value, Instant) and schema is not None and schema.name in logical_types.ORDINALS:
             number = logical_types.ORDINALS[schema.name][0](value)
             return Int32.wrapped(number) if schema.name == LogicalName.DATE else number
@@ -167,10 +164,7 @@ class CompatValues(Values):
 
     def _double(self, schema: Schema | None, value: Any) -> float:
         if isinstance(value, str):
-            try:
-                return float(decimal_of(value))
-            except NumberFormatException as cause:
-                raise refusal(value, "a number" if schema is None else schema) from cause
+            return float(_number_of(schema, value))
         if not is_number(value):
             return float(self._long(schema, value))
         try:
@@ -248,6 +242,13 @@ class _Elements:
         if self._type is None:
             raise SchemaBuilderException("Invalid SchemaBuilder call: type must be specified and non-null")
         return Schema(self._type, optional=self._is_optional)
+
+
+def _number_of(schema: Schema | None, text: str) -> Decimal:
+    try:
+        return decimal_of(text)
+    except NumberFormatException as cause:
+        raise refusal(text, "a number" if schema is None else schema) from cause
 
 
 def _quotient(value: int, divisor: int) -> int:

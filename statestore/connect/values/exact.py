@@ -48,9 +48,7 @@ def exact_decimal(value: Any) -> Decimal | None:
 
 def exact_integer(schema: Schema | None, value: Any, bits: int) -> int:
     """Return a number, the number of a text, or days or milliseconds of an instant, as an integer of so many bits."""
-    number = _instant_number(schema, value) if isinstance(value, Instant) else exact_decimal(value)
-    if number is None:
-        raise refusal(value, "a number" if schema is None else schema)
+    number = _number(schema, value)
     if number and not 0 <= number.adjusted() < _INTEGER_DIGITS:
         raise refusal(value, f"an integer of {bits} bits")
     whole = int(number.to_integral_value(ROUND_DOWN)) if number else 0
@@ -59,8 +57,15 @@ def exact_integer(schema: Schema | None, value: Any, bits: int) -> int:
     return whole
 
 
-def _instant_number(schema: Schema | None, value: Instant) -> Decimal | None:
-    return None if schema is None or schema.name not in ORDINALS else Decimal(ORDINALS[schema.name][0](value))
+def _number(schema: Schema | None, value: Any) -> Decimal:
+    found: Decimal | int | None = None
+    if not isinstance(value, Instant):
+        found = exact_decimal(value)
+    elif schema is not None and schema.name in ORDINALS:
+        found = ORDINALS[schema.name][0](value)
+    if found is None:
+        raise refusal(value, "a number" if schema is None else schema)
+    return Decimal(found)
 
 
 def exact_float(schema: Schema | None, value: Any, width: type[_Float]) -> _Float:
@@ -75,9 +80,7 @@ def exact_float(schema: Schema | None, value: Any, width: type[_Float]) -> _Floa
         if found != value and value == value:
             raise refusal(value, Type.FLOAT32)
         return found
-    number = _instant_number(schema, value) if isinstance(value, Instant) else exact_decimal(value)
-    if number is None:
-        raise refusal(value, "a number" if schema is None else schema)
+    number = _number(schema, value)
     nearest = width(float32_of(number) if width is Float32 else float(number))
     if not _stands_for(nearest, number, width):
         raise refusal(value, Type.FLOAT32 if width is Float32 else Type.FLOAT64)

@@ -38,15 +38,15 @@ _LITERALS: Final = {
 _INTEGERS: Final = [(number, Schema(known)) for known, number in INTEGER_TYPES.items()]
 _BEGINS: Final = {"[": "]", "{": "}"}
 _DIGITS_OF_ALL_INT64: Final = 18
-"""So many digits are within 64 bits, whatever they are."""
+"""A number of so many digits always fits into 64 bits."""
 _SMALL_INTEGERS: Final = {str(value): SchemaAndValue(Schema.INT8_SCHEMA, Int8(value)) for value in range(128)}
-"""What is by far the most of long arrays."""
+"""Most elements of long arrays are such numbers."""
 _TOKENS_OF_TIME: Final = 4
 """So many tokens follow the first one of a time whose colons are not escaped."""
 _MOST_OPEN: Final = 2000
 """Containers within one another, closed or not. Java's stack overflows somewhere past a thousand."""
 _NUMBERS_BY_SIZE: Final = list(NUMBER_TYPES)
-"""A number of a type can be one of each that follows."""
+"""A number of a type fits each type behind it, too."""
 
 
 class _UnreadableError(Exception):
@@ -284,7 +284,10 @@ class ValueReader:
         except DataException as cause:  # an element can't be what the others are
             raise _UnreadableError from cause
         if container.is_in_key:
-            self._identities_of_containers[id(made.value)] = self._number_of(self._identity_of_container(made.value))
+            identity = self._identity_of_container(made.value)
+            self._identities_of_containers[id(made.value)] = self._identities.setdefault(
+                identity, len(self._identities)
+            )
         return made
 
     def _array(self, container: _OpenContainer) -> SchemaAndValue:
@@ -317,9 +320,6 @@ class ValueReader:
         if isinstance(value, list):
             return list, tuple(map(self._identity, value))
         return dict, frozenset((self._identity(key), self._identity(each)) for key, each in value.items())
-
-    def _number_of(self, identity: Hashable) -> int:
-        return self._identities.setdefault(identity, len(self._identities))
 
 
 def _temporal(text: str) -> SchemaAndValue | None:

@@ -1,6 +1,6 @@
 """The layouts of a store's keys, and where a record's key belongs.
 
-window_key, session_key, time_key_columns
+window_key, time_key_columns
                 of windows and sessions
 due_key, entry_key
                 of what is due at a time, and of keyed state

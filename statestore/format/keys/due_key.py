@@ -1,4 +1,4 @@
-"""Keys of the stores that say when something is due: when the entries of a store expire, windows end, and timers.
+"""Keys of the stores that say when something is due: an entry expires, a window ends, or a timer fires.
 
     "t" time_ms:i64_be  key                          both, in order of time
     "k" key                        -> time_ms:i64_be  an expiry by key: there is one of each
@@ -19,7 +19,7 @@ from statestore.format.keys.entry_key import key_at_front, sized
 from statestore.format.keys.window_key import MAX_TIME_MS
 
 EXPIRY_SUFFIX: Final = "-expiry"
-"""Behind the name of a store, the name of the one that says when its entries expire."""
+"""What follows the name of a store in the name of the one that says when its entries expire."""
 TIMER_KEYS: Final = "timers"  # what is recorded of the keys of a store of timers. Never rename.
 WINDOW_END_KEYS: Final = "window ends"  # what is recorded of the keys of a store of when windows end. Never rename.
 
@@ -43,7 +43,7 @@ def time_of(data: bytes) -> int:
 
 
 def due_key(time_ms: int, key: bytes) -> bytes:
-    """Return where it stands in order of time that something of a key is due."""
+    """Return the place, in order of time, which says that something of a key is due."""
     return BY_TIME + time_bytes(time_ms) + key
 
 
@@ -63,12 +63,12 @@ def last_due_place() -> bytes:
 
 
 def due_bounds(now_ms: int) -> tuple[bytes, bytes]:
-    """Return between which places, both inclusive, all stands that is due at `now_ms`; the last may be due later."""
+    """Return the bounds, both inclusive, of the places of all that is due at `now_ms`; the last may be due later."""
     return BY_TIME, _BEHIND_TIMES if now_ms >= MAX_TIME_MS else due_key(max(now_ms, 0) + 1, b"")
 
 
 def expiry_key(key: bytes) -> bytes:
-    """Return where it stands when the entry of a key expires."""
+    """Return the place that says when the entry of a key expires."""
     return _BY_KEY + key
 
 
@@ -78,19 +78,19 @@ def expiry_keys(keys: Iterable[bytes]) -> list[bytes]:
 
 
 def expiry_bounds(start: bytes | None, end: bytes | None) -> tuple[bytes, bytes]:
-    """Return between which places the expiries of keys from `start` to `end` stand, all inclusive; None is open."""
+    """Return the bounds of the places of expiries of keys from `start` to `end`, all inclusive; None is open."""
     return _BY_KEY + (start or b""), _BEHIND_KEYS if end is None else _BY_KEY + end
 
 
 def expiring_key(place: bytes) -> bytes:
-    """Return the key whose expiry stands there. Raises FormatError if none can stand there."""
+    """Return the key whose expiry stands there. Raises FormatError for a place of another kind."""
     if place.startswith(_BY_KEY):
         return place[len(_BY_KEY) :]
     return _key_behind_time("expiry", place)
 
 
 def timer_place(key: bytes, time_ms: int) -> bytes:
-    """Return where the timer of a key and time stands among those of the key."""
+    """Return the place of the timer of a key and time, among those of the key."""
     return _BY_KEY + sized(key) + time_bytes(time_ms)
 
 
@@ -100,14 +100,14 @@ def timer_time(place: bytes) -> int:
 
 
 def timer_key(place: bytes) -> bytes:
-    """Return the key whose timer stands there. Raises FormatError if none can stand there."""
+    """Return the key whose timer stands there. Raises FormatError for a place of another kind."""
     if place.startswith(_BY_KEY):
         return key_at_front(place[len(_BY_KEY) :])
     return _key_behind_time("timer", place)
 
 
 def started_key(start_ms: int, key: bytes) -> bytes:
-    """Return what `due_key` is given of the window of a key."""
+    """Return the key for `due_key` of a window of a key."""
     return time_bytes(start_ms) + key
 
 
@@ -117,14 +117,14 @@ def start_and_key(started: bytes) -> tuple[int, bytes]:
 
 
 def window_end_key(place: bytes) -> bytes:
-    """Return the key of the window whose end stands there. Raises FormatError if none can stand there."""
+    """Return the key of the window whose end stands there. Raises FormatError for a place of another kind."""
     started = _key_behind_time("window end", place)
     if len(started) < _TIME.size:
-        raise FormatError("window end", f"0x{place.hex()} is not where one stands")
+        raise FormatError("window end", f"0x{place.hex()} is a place of another kind")
     return started[_TIME.size :]
 
 
 def _key_behind_time(what: str, place: bytes) -> bytes:
     if place.startswith(BY_TIME) and len(place) >= _TIME_END:
         return place[_TIME_END:]
-    raise FormatError(what, f"0x{place.hex()} is not where one stands")
+    raise FormatError(what, f"0x{place.hex()} is a place of another kind")

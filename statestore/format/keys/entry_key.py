@@ -1,4 +1,4 @@
-"""Where the entries of one key stand in a store: side by side, and none of another key's between them.
+"""Where the entries of one key stand in a store: side by side, with no other key's between them.
 
     list entry   key_size:u32_be  key  index:u64_be
     map entry    key_size:u32_be  key  00  map_key
@@ -38,7 +38,7 @@ _BEHIND_MAP_KEYS: Final = b"\x01"
 
 
 def sized(key: bytes) -> bytes:
-    """Return a key behind its size, with which no other key that is sized begins."""
+    """Return a key behind its size: no other sized key begins with that."""
     return _KEY_SIZE.pack(len(key)) + key
 
 

@@ -19,8 +19,7 @@ from statestore.format.binary_columns import (
     rows_of_numbers,
 )
 from statestore.format.keys.due_key import BY_TIME, window_end_key
-from statestore.format.keys.session_key import encode_session_key, split_session_key
-from statestore.format.keys.window_key import split_window_key
+from statestore.format.keys.window_key import encode_session_key, split_session_key, split_window_key
 
 _WINDOW_SUFFIX: Final = np.dtype([("start_ms", ">i8"), ("sequence", ">i4")])
 _SESSION_SUFFIX: Final = np.dtype([("end_ms", ">i8"), ("start_ms", ">i8")])

@@ -48,10 +48,9 @@ def encode_header_column(headers: pa.ListArray | pa.ChunkedArray) -> pa.BinaryAr
     Raises TypeError if the column is not of HEADERS_TYPE, FormatError naming the row if a header or its key is null,
     and ValueError if the result would exceed 2^31 - 1 bytes.
     """
-    if not holds_headers(headers.type):
-        raise TypeError(f"headers must be a column of type {HEADERS_TYPE}, got {headers.type}")
+    require_headers(headers)
     headers = as_one_array(headers, "headers")
-    counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    counts = header_counts(headers)
     firsts = positions_of(counts)  # where the headers of each row begin among all headers
     entries = headers.flatten()
     keys, values = entries.field("key"), entries.field("value")
@@ -68,6 +67,18 @@ def encode_entries(counts: Integers, names: list[pa.BinaryArray], values: pa.Bin
     parts = [_counts_at_first_headers(counts, firsts), *names, sizes, values]
     positions, data = interleave(parts, "encoded headers")
     return binary_array(positions[firsts * len(parts)], data)
+
+
+def require_headers(column: pa.ListArray | pa.ChunkedArray) -> None:
+    """Raise TypeError if a column is not of HEADERS_TYPE but for what may be null."""
+    if not holds_headers(column.type):
+        raise TypeError(f"headers must be a column of type {HEADERS_TYPE}, got {column.type}")
+
+
+def header_counts(lists: pa.ListArray) -> Integers:
+    """Return how many headers each row has; 0 for a null."""
+    counts: Integers = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return counts
 
 
 def holds_headers(type_: pa.DataType) -> bool:

@@ -18,7 +18,8 @@ from statestore.format.records.header_columns import (
     HEADERS_TYPE,
     decode_header_column,
     encode_header_column,
-    holds_headers,
+    header_counts,
+    require_headers,
 )
 
 _ENTRY_TYPE = HEADERS_TYPE.value_type
@@ -26,14 +27,14 @@ _ENTRY_TYPE = HEADERS_TYPE.value_type
 
 def rows_of_headers(lists: pa.ListArray) -> Integers:
     """Return the row that each header stands in, in the order of `lists.flatten()`."""
-    counts = _counts(lists)
+    counts = header_counts(lists)
     rows: Integers = np.repeat(np.arange(len(counts)), counts)
     return rows
 
 
 def headers_with_key(lists: pa.ListArray, *keys: str) -> Flags:
     """Return for each header, in the order of `lists.flatten()`, whether it has one of these keys."""
-    _require_headers(lists)
+    require_headers(lists)
     found: Flags = np.asarray(pc.is_in(lists.flatten().field("key"), pa.array(keys, pa.string())))
     return found
 
@@ -52,7 +53,7 @@ def add_to_lists(
 
     `values` has one for each row, or is one for all. Raises ValueError if there are not as many values as rows.
     """
-    _require_headers(lists)
+    require_headers(lists)
     size = len(lists)
     column = pa.repeat(pa.scalar(values, pa.binary()), size) if isinstance(values, bytes | None) else values
     column = as_binary_array(column, f"values of header {key!r}")
@@ -62,7 +63,7 @@ def add_to_lists(
     column = column if rows is None else column.filter(pa.array(chosen))
     added = pa.StructArray.from_arrays([pa.repeat(pa.scalar(key), len(column)), column], fields=list(_ENTRY_TYPE))
     entries = lists.flatten()
-    positions = positions_of(_counts(lists) + chosen)
+    positions = positions_of(header_counts(lists) + chosen)
     order = np.empty(len(entries) + len(added), np.int64)
     is_added = np.zeros(len(order), np.bool_)
     is_added[positions[1:][chosen] - 1] = True
@@ -82,16 +83,6 @@ def remove_from_lists(lists: pa.ListArray, keys: Sequence[str], rows: Flags | No
         return lists
     counts = np.bincount(places[kept], minlength=len(lists))
     return _lists(positions_of(counts), lists.flatten().filter(pa.array(kept)), is_valid(lists))
-
-
-def _require_headers(lists: pa.ListArray) -> None:
-    if not holds_headers(lists.type):
-        raise TypeError(f"headers must be a column of type {HEADERS_TYPE}, got {lists.type}")
-
-
-def _counts(lists: pa.ListArray) -> Integers:
-    counts: Integers = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return counts
 
 
 def _lists(positions: Integers, entries: pa.StructArray, valid: Flags) -> pa.ListArray:
@@ -114,7 +105,7 @@ def last_header_column(headers: pa.BinaryArray, key: str) -> pa.BinaryArray:
 
 
 def add_header_column(headers: pa.BinaryArray, key: str, values: pa.BinaryArray | bytes | None) -> pa.BinaryArray:
-    """Return the rows with one more header, with its own value or one for all. Raises ValueError for other numbers."""
+    """Return the rows with one more header, of a value for each row or one for all. Raises as `add_to_lists`."""
     return encode_header_column(add_to_lists(decode_header_column(headers), key, values))
 
 

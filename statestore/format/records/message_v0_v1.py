@@ -93,7 +93,7 @@ def _sized(data: bytes | None) -> tuple[bytes, bytes]:
 
 
 def decode_message(data: bytes, position: int = 0) -> tuple[MessageV0V1, int]:
-    """Return the message of the entry at `position`, and where the entry ends. Raises FormatError if it is none."""
+    """Return the message of the entry at `position`, and where the entry ends. Raises FormatError for others."""
     (offset, size), start = _unpack(_ENTRY, data, position, "entry")
     if size < 0:
         raise NegativeLengthError("message", length=size)

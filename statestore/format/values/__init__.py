@@ -1,7 +1,7 @@
 """The layouts of a store's values.
 
 store_format    which there are
-value_timestamp, value_headers, value_timestamp_headers, versioned_row
+value_timestamp_headers, versioned_row
                 each of them
 stored_value, stored_columns
                 all of them side by side

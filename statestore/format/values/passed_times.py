@@ -1,9 +1,8 @@
-"""Which times have passed beside the latest one that did, of records that are the same: what `deduplicate` keeps.
+"""The times of records that are the same and passed `deduplicate`, without that of the last one: what it keeps.
 
     passed := (time_ms:i64_be)*     ascending
 
-The record that passed last is the entry itself, with its timestamp. A value of no bytes, as all were before there were
-times in it, tells of no other record.
+The record that passed last is the entry itself, with its timestamp. A value of no bytes means that no other one passed.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ def encode_passed_times(times_ms: Sequence[int]) -> bytes:
 
 
 def decode_passed_times(data: bytes) -> list[int]:
-    """Return the times. Raises FormatError for bytes that are no whole number of times."""
+    """Return the times. Raises FormatError for bytes that are not a multiple of 8."""
     if len(data) % _SIZE:
-        raise FormatError("passed times", f"{len(data)} bytes are no whole number of times of {_SIZE}")
+        raise FormatError("passed times", f"{len(data)} bytes are not a multiple of {_SIZE}")
     found: list[int] = np.frombuffer(data, _LAYOUT).tolist()
     return found
 

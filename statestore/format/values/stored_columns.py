@@ -28,9 +28,12 @@ from statestore.format.binary_columns import (
     varint_array,
 )
 from statestore.format.values.store_format import StoreFormat
-from statestore.format.values.value_headers import split_value_headers
-from statestore.format.values.value_timestamp import TIMESTAMP_SIZE, split_value_timestamp
-from statestore.format.values.value_timestamp_headers import split_value_timestamp_headers
+from statestore.format.values.value_timestamp_headers import (
+    TIMESTAMP_SIZE,
+    split_value_headers,
+    split_value_timestamp,
+    split_value_timestamp_headers,
+)
 
 
 class StoredColumns(NamedTuple):

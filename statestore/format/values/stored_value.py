@@ -9,20 +9,16 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from statestore.format.values.store_format import StoreFormat
-from statestore.format.values.value_headers import (
-    convert_plain_to_value_headers,
-    encode_value_headers,
-    split_value_headers,
-)
-from statestore.format.values.value_timestamp import (
-    convert_to_timestamped_format,
-    encode_value_timestamp,
-    split_value_timestamp,
-)
 from statestore.format.values.value_timestamp_headers import (
     convert_from_plain_to_header_format,
+    convert_plain_to_value_headers,
     convert_to_header_format,
+    convert_to_timestamped_format,
+    encode_value_headers,
+    encode_value_timestamp,
     encode_value_timestamp_headers,
+    split_value_headers,
+    split_value_timestamp,
     split_value_timestamp_headers,
 )
 

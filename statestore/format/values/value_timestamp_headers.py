@@ -1,12 +1,17 @@
-"""Value, timestamp and headers: the layout of the header-aware stores. Of columns: `stored_columns`.
+"""The layouts of a store's values with timestamps, headers or both. Of columns: `stored_columns`.
 
+    value_timestamp         := timestamp_ms:i64_be value:u8[..]
+    value_headers           := headers_size:varint headers:u8[headers_size] value:u8[..]
     value_timestamp_headers := headers_size:varint headers:u8[headers_size] timestamp_ms:i64_be value:u8[..]
 
+Timestamped stores hold the first, sessions and versions with headers the second, other header-aware stores the third.
 The headers are those of `header_bytes`, and nothing here looks into them: they pass from record to store and back as
 they came. No headers are the single byte 00. The value is the rest and may be empty. A null value has no bytes at all:
 it is None, a delete, and its timestamp and headers are dropped.
-Source: KIP-1271; ValueTimestampHeadersSerializer, HeadersBytesStore and Utils of Kafka Streams. Where Kafka's
-Utils.raw* make something of malformed bytes, the functions here raise: docs/formats/value-timestamp-headers.md.
+
+Source: KIP-1271; of Kafka Streams ValueAndTimestampSerializer, AggregationWithHeadersSerializer, TimestampedBytesStore,
+ValueTimestampHeadersSerializer, HeadersBytesStore and Utils. Where Kafka's Utils.raw* make something of malformed
+bytes, the functions here raise: docs/formats/value-timestamp-headers.md.
 """
 
 from __future__ import annotations
@@ -16,15 +21,65 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NoReturn, TypeAlias, cast
 
-from statestore.errors.data import TruncatedError
-from statestore.format.values.value_headers import split_value_headers
-from statestore.format.values.value_timestamp import TIMESTAMP_SIZE, UNKNOWN_TIMESTAMP_MS, encode_timestamp
+from statestore.errors.data import NegativeLengthError, TruncatedError
 from statestore.format.varint import decode_varint, encode_varint
 
+TIMESTAMP_SIZE: Final = 8
+UNKNOWN_TIMESTAMP_MS: Final = -1  # the timestamp of a value that was written without one
+
+_TIMESTAMP: Final = struct.Struct(">q")
+_UNKNOWN: Final = _TIMESTAMP.pack(UNKNOWN_TIMESTAMP_MS)
 _NO_HEADERS: Final = encode_varint(0)
-_NO_HEADERS_UNKNOWN_TIMESTAMP: Final = _NO_HEADERS + encode_timestamp(UNKNOWN_TIMESTAMP_MS)
+_NO_HEADERS_UNKNOWN: Final = _NO_HEADERS + _UNKNOWN
 _SIZES_KEPT: Final = 1 << 13
-_timestamp_at: Final = struct.Struct(">q").unpack_from
+
+
+def encode_timestamp(timestamp_ms: int) -> bytes:
+    """Return a timestamp's eight bytes. Raises ValueError if it is not a signed 64-bit integer."""
+    try:
+        return _TIMESTAMP.pack(timestamp_ms)
+    except struct.error as cause:
+        raise ValueError(f"timestamp_ms must be a signed 64-bit integer, got {timestamp_ms!r}") from cause
+
+
+def encode_value_timestamp(value: bytes | None, timestamp_ms: int) -> bytes | None:
+    """Return the value behind its timestamp in ms; None for None. Raises ValueError beyond 64 bits."""
+    return None if value is None else encode_timestamp(timestamp_ms) + value
+
+
+def split_value_timestamp(data: bytes) -> tuple[int, bytes]:
+    """Return the timestamp in ms and the value. Raises TruncatedError if `data` is too short for a timestamp."""
+    try:
+        (timestamp_ms,) = _TIMESTAMP.unpack_from(data)
+    except struct.error:
+        raise TruncatedError("timestamp", wanted=TIMESTAMP_SIZE, got=len(data)) from None
+    return timestamp_ms, data[TIMESTAMP_SIZE:]
+
+
+def convert_to_timestamped_format(plain: bytes | None) -> bytes | None:
+    """Return a plain value in this layout, with the timestamp -1; None for None. Kafka's TimestampedBytesStore."""
+    return None if plain is None else _UNKNOWN + plain
+
+
+def encode_value_headers(value: bytes | None, header_bytes: bytes) -> bytes | None:
+    """Return the value behind its headers; None for None. Raises ValueError for headers beyond 2^31 - 1 bytes."""
+    return None if value is None else b"".join((encode_varint(len(header_bytes)), header_bytes, value))
+
+
+def split_value_headers(data: bytes) -> tuple[bytes, bytes]:
+    """Return header bytes, which are not parsed, and value. Raises FormatError."""
+    size, start = decode_varint(data, 0, "headers size")
+    if size < 0:
+        raise NegativeLengthError("headers", length=size)
+    end = start + size
+    if end > len(data):
+        raise TruncatedError("headers", wanted=size, got=len(data) - start)
+    return data[start:end], data[end:]
+
+
+def convert_plain_to_value_headers(plain: bytes | None) -> bytes | None:
+    """Return a plain value in this layout, without headers; None for None. Kafka's HeadersBytesStore."""
+    return None if plain is None else _NO_HEADERS + plain
 
 
 def encode_value_timestamp_headers(value: bytes | None, timestamp_ms: int, header_bytes: bytes) -> bytes | None:
@@ -41,10 +96,10 @@ PackBeforeValue: TypeAlias = Callable[[bytes, int], bytes]
 
 
 class _PackBeforeValue(dict[int, PackBeforeValue]):
-    """What returns what stands before a value, of its headers and timestamp, by the size of the headers in bytes.
+    """Functions that pack headers and timestamp into the bytes before a value, by the size of the headers in bytes.
 
-    It raises struct.error for what is no timestamp, or headers of another type: then `encode_value_timestamp_headers`
-    knows. Those of small headers are kept.
+    They raise struct.error for a wrong timestamp, and for headers that are not bytes: `encode_value_timestamp_headers`
+    then says what is wrong. Those for small headers are kept.
     """
 
     def __missing__(self, size_bytes: int) -> PackBeforeValue:
@@ -56,7 +111,7 @@ class _PackBeforeValue(dict[int, PackBeforeValue]):
 
 
 pack_before_value: Final = _PackBeforeValue()
-"""For who does it for every record: `pack_before_value[len(header_bytes)](header_bytes, timestamp_ms) + value`."""
+"""For loops over many records: `pack_before_value[len(header_bytes)](header_bytes, timestamp_ms) + value`."""
 
 
 def split_value_timestamp_headers(data: bytes) -> tuple[bytes, int, bytes]:
@@ -66,7 +121,7 @@ def split_value_timestamp_headers(data: bytes) -> tuple[bytes, int, bytes]:
         header_bytes, timestamp_ms = unpack(data)
     except struct.error:
         start, end = _checked_headers_span(data)
-        return data[start:end], _timestamp_at(data, end)[0], data[end + TIMESTAMP_SIZE :]
+        return data[start:end], _TIMESTAMP.unpack_from(data, end)[0], data[end + TIMESTAMP_SIZE :]
     return header_bytes, timestamp_ms, data[value_at:]
 
 
@@ -74,10 +129,10 @@ UnpackBeforeValue: TypeAlias = Callable[[bytes], "tuple[bytes, int]"]
 
 
 class _BeforeValue(dict[bytes, tuple[UnpackBeforeValue, int]]):
-    """What returns headers and timestamp of stored bytes, and where their value begins, by their first two bytes.
+    """Functions that unpack headers and timestamp, and where the value begins, by the first two of the stored bytes.
 
-    It raises struct.error if the headers' size takes more than two bytes, or is none, or the bytes end too early: then
-    `split_value_timestamp_headers` knows. As many as there are sizes of two bytes, at most.
+    They raise struct.error if the headers' size is negative or takes more than two bytes, and if the bytes end too
+    early: `split_value_timestamp_headers` then finds out. There is at most one for each size of two bytes.
     """
 
     def __missing__(self, start: bytes) -> tuple[UnpackBeforeValue, int]:
@@ -143,7 +198,7 @@ def convert_to_header_format(timestamped: bytes | None) -> bytes | None:
 
 def convert_from_plain_to_header_format(plain: bytes | None) -> bytes | None:
     """Return a plain value in this layout, without headers and with the timestamp -1; None for None."""
-    return None if plain is None else _NO_HEADERS_UNKNOWN_TIMESTAMP + plain
+    return None if plain is None else _NO_HEADERS_UNKNOWN + plain
 
 
 def _checked_headers_span(data: bytes) -> tuple[int, int]:

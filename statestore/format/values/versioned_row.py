@@ -32,7 +32,7 @@ _LATEST: Final = struct.Struct(">q")
 _LEAST_SIZE: Final = _BOUNDS.size + _VERSION.size
 _TOMBSTONE_SIZE: Final = -1
 _FEW_VERSIONS: Final = 64
-"""So many at most are unpacked by one layout: that is more than twice as fast, but each takes memory."""
+"""The most versions that one layout unpacks. That is more than twice as fast, but each layout takes memory."""
 _Listed: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
@@ -142,8 +142,8 @@ class SegmentRow:
     def with_version(self, version: Version, *, keeps_ended: bool) -> tuple[bytes, int, Version | None]:
         """Return the row with a version that begins from `min_timestamp_ms` to before `next_timestamp_ms`.
 
-        And when it ceases to be valid, and the version that it ends, if that is not in the row any more: one that began
-        earlier stays in it if it `keeps_ended`.
+        Also return when it ceases to be valid, and the version that it ends, if that leaves the row: one that began
+        earlier stays if the row `keeps_ended`.
         """
         start_ms, value = version
         starts_ms, sizes = self._list()

@@ -22,8 +22,13 @@ from statestore.format.records.header_lists import add_header_column, headers_wi
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Header, Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
-from statestore.kip82.id_header_bytes import IdForm, decode_id_headers, encode_id_headers
-from statestore.kip82.id_header_columns import decode_id_header_column, encode_id_header_column
+from statestore.kip82.id_header_bytes import (
+    IdForm,
+    decode_id_header_column,
+    decode_id_headers,
+    encode_id_header_column,
+    encode_id_headers,
+)
 from statestore.kip82.id_headers import HeaderIds
 from statestore.middleware.application import Application, options
 from statestore.middleware.size.header_ids import HeaderRegistry

@@ -23,7 +23,7 @@ from statestore.errors.new_state import StateRowError
 from statestore.errors.readable import key_digest
 from statestore.format.keys.partitioner import partition_column
 from statestore.format.records.header_columns import HEADERS_TYPE, encode_header_column
-from statestore.format.values.value_timestamp import UNKNOWN_TIMESTAMP_MS
+from statestore.format.values.value_timestamp_headers import UNKNOWN_TIMESTAMP_MS
 from statestore.spark.shards.blobs import BLOB, by_shard, decode_blob, encode_blob, pieces
 from statestore.spark.shards.schema import check_column_type, spark_schema, spark_type
 

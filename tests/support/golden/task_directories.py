@@ -9,8 +9,7 @@ from typing import Any
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.format.keys.session_key import split_session_key
-from statestore.format.keys.window_key import split_window_key
+from statestore.format.keys.window_key import split_session_key, split_window_key
 from statestore.format.records.header_bytes import decode_headers
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import split_stored

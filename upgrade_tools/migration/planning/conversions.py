@@ -10,7 +10,7 @@ from statestore.bytestore.protocol import Pair
 from statestore.errors import StoreFormatError
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import join_stored, split_stored, upgrade_between
-from statestore.format.values.value_timestamp import UNKNOWN_TIMESTAMP_MS
+from statestore.format.values.value_timestamp_headers import UNKNOWN_TIMESTAMP_MS
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_write
 from upgrade_tools.migration.planning.plan import StorePlan
 

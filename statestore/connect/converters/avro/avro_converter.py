@@ -60,7 +60,7 @@ class AvroConverter(HeaderConverter):
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Read its properties.
 
-        Raises ConfigException, for want of fastavro too, and DataException if `schema.content` is no Avro schema.
+        Raises ConfigException, also without fastavro, and DataException if `schema.content` is no Avro schema.
         """
         super().configure(properties)
         library()
@@ -129,7 +129,7 @@ def _parts_of_file(data: bytes) -> tuple[AvroType, bytes]:
         return avro_type_of(avro), datum
     schema = _SCHEMAS.read(_read_schema(metadata[_CONNECT_SCHEMA]))
     if schema is None or schema_to_avro(schema) != avro:
-        raise DataException("Malformed Avro: its two schemas are not one of the other")
+        raise DataException("Malformed Avro: its Avro schema and its Connect schema differ")
     return avro_type_of(avro).with_schema(schema), datum
 
 

@@ -29,7 +29,7 @@ from statestore.connect.schema import LogicalName, Schema, Type, logical_name_of
 from statestore.errors import ConfigException, DataException
 
 _SILENT: Final = ("SchemaResolutionError", "UnicodeDecodeError", "IndexError")
-"""What says nothing of a value."""
+"""Exceptions whose text does not quote a value."""
 
 
 def library() -> ModuleType:
@@ -47,7 +47,7 @@ def library() -> ModuleType:
 def library_errors(problem: str, *, of_schema: bool = False) -> Iterator[None]:
     """Raise DataException with the problem for whatever fastavro raises: malformed bytes meet its every exception.
 
-    Its words are said where they are `of_schema`, or can't quote a value.
+    The text of fastavro is kept if it is about a schema (`of_schema`), or can't quote a value.
     """
     try:
         yield
@@ -221,7 +221,7 @@ class _AvroReader:
             found = self.read(branches[nulls.index(False)])
             if found.schema is not None:
                 return replace(found, schema=found.schema.as_optional(), null_branch=nulls.index(True))
-        raise DataException("A union other than of null and one type has no typed schema")
+        raise DataException("A union has a typed schema only if it is of null and one other type")
 
     def _named_type(self, node: Mapping[str, Any], kind: str) -> AvroType:
         name = node["name"]

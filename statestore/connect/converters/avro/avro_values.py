@@ -1,15 +1,15 @@
 """Typed values in Avro's binary encoding, which fastavro writes and reads.
 
-fastavro is given schemas of the same bytes, made here: what it would read in a way of its own is in them what it takes
-as it stands.
+fastavro gets schemas that are made here and stand for the same bytes, with other types for those that it reads in a way
+of its own:
 
-    boolean        fixed of one byte, as it takes any but 0 for true
-    enum           int, as it takes negative places for those from the end
-    map            array of records of key and value, as it drops all but the last of equal keys
-    logical types  what is below them, as it makes Python's dates, which begin in year 1, of them
+    boolean        fixed of one byte: fastavro takes any byte but 0 for true
+    enum           int: it counts negative places from the end
+    map            array of records of key and value: it drops all but the last of equal keys
+    logical types  the types below them: it makes Python's dates of them, which begin in year 1
 
-Two kinds of malformed bytes it reads without a word: a union's places -1 and -2, as 1 and 0, and numbers of more than
-64 bits, of which it drops some.
+It does not notice two kinds of malformed bytes: the places -1 and -2 of a union, which it reads as 1 and 0, and numbers
+of more than 64 bits, which it cuts.
 
 Source: the Avro 1.12 specification; fastavro 1.13's `_read.pyx` and `_write.pyx`.
 """
@@ -84,7 +84,7 @@ def _plain(kind: AvroType, value: Any) -> Any:
     schema = kind.schema
     if schema is None:
         if value is not None:
-            raise DataException("Avro's null holds nothing")
+            raise DataException("A value of Avro's type null must be None")
         return None
     if value is None and not schema.optional:
         value = schema.default
@@ -117,7 +117,7 @@ def _plain_fixed(kind: AvroType, schema: Schema, value: Any) -> bytes:
     if logical_name_of(schema) == LogicalName.DECIMAL and content:
         content = (b"\xff" if content[0] > 127 else b"\0") * (kind.size_bytes - len(content)) + content
     if len(content) != kind.size_bytes:
-        raise DataException(f"{len(content)} bytes are no Avro fixed of {kind.size_bytes}")
+        raise DataException(f"An Avro fixed of {kind.size_bytes} bytes can't hold {len(content)}")
     return content
 
 
