@@ -1,7 +1,7 @@
 """Chain: interceptors in an order, as one.
 
-What is emitted goes through them in their order, and what is ingested in the reverse one: so who comes last is the
-outermost, and takes off at the other side what it has put on.
+Records that are emitted pass them in their order, records that are ingested in the reverse order: so the last one is
+the outermost, and removes on the way in what it added on the way out.
 
 Interceptors have names in configurations, as in Kafka's clients, `interceptor.classes`; each is given all properties:
 
@@ -45,16 +45,15 @@ _ANY: Final = "*"
 
 
 class Chain:
-    """Interceptors in the order in which they are passed by what is emitted; they need not know of each other.
+    """Interceptors in the order in which emitted records pass them; they need not know each other.
 
-    Iterating a chain yields them. Chains can be put together: one that is given among others stands for its own.
+    Iterating a chain yields them. A chain given among interceptors stands for those in it.
     """
 
     def __init__(self, interceptors: Iterable[ChainPart] = ()) -> None:
-        """Put interceptors together.
+        """Raise ChainOrderError for an order in which they can't work, TypeError for what is no ChainPart.
 
-        Raises ChainOrderError for an order in which they can't work, TypeError for what is no ChainPart, and
-        ValueError if two have the same name and stores or figures of them could not be told apart.
+        Raise ValueError if two have the same name: their stores and figures could not be told apart.
         """
         self.interceptors: Final[tuple[Interceptor, ...]] = tuple(_flattened(interceptors))
         for name, count in Counter(interceptor.name for interceptor in self.interceptors).items():
@@ -75,7 +74,7 @@ class Chain:
     def ingest(self, record: IngestedRecord) -> list[IngestedRecord]:
         """Return what the interceptors make of a record that comes in, the last one first.
 
-        For tests and tools: who needs `init` must have had it. Raises what the interceptors raise.
+        For tests and tools: `init` is not called here. Raises what the interceptors raise.
         """
         return _pass(IngestPassage(self.interceptors, raise_refusal), record)
 

@@ -207,7 +207,7 @@ def defines(interceptor: Interceptor, hook: str) -> bool:
 
 
 class IngestFunction(Interceptor):
-    """An interceptor that does to records on their way in what a function does, which returns one record or None."""
+    """An interceptor that calls a function with each record on its way in, such as a connector's configuration."""
 
     def __init__(self, function: IngestHook) -> None:
         self._function: Final = function
@@ -241,7 +241,7 @@ class IngestFunction(Interceptor):
 
 
 class DefaultConverter(Interceptor):
-    """Has processors read typed headers with a converter, where no function of the chain says with which."""
+    """Names the converter that processors read typed headers with, where no function of the chain does."""
 
     def __init__(self, converter: HeaderConverter) -> None:
         self.header_converter: Final = converter

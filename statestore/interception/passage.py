@@ -24,7 +24,7 @@ from statestore.interception.failures import Refusal
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, Interceptor, defines
 
 PART_BYTES: Final = 64 << 20
-"""From how many bytes of values on records in columns go on by themselves: small values may stand for large ones."""
+"""Records in columns go on in parts of about so many bytes of values: small values may expand to large ones."""
 
 PLACE: Final = ["topic", "partition", "offset"]
 """The columns that say where a record comes from."""
@@ -50,7 +50,7 @@ class Passage(ABC, Generic[PassedRecord]):
     _HOOK: ClassVar[str]
 
     def __init__(self, interceptors: Iterable[Interceptor], refuse: Refuse[PassedRecord]) -> None:
-        """`refuse` takes what an interceptor, named, refuses or can't read; what it raises ends the passage."""
+        """`refuse` takes a record, the interceptor that refuses it and why; what it raises ends the passage."""
         self._refuse: Final = refuse
         self._steps: Final[list[_Step]] = []
         for each in interceptors:
@@ -60,7 +60,7 @@ class Passage(ABC, Generic[PassedRecord]):
             if step.record or step.columns:
                 self._steps.append(step)
         self.is_open: Final = not self._steps
-        """Whether nobody stands in the way."""
+        """Whether no interceptor has a hook for this side."""
         self.is_in_columns: Final = bool(self._steps) and all(step.columns is not None for step in self._steps)
         """Whether all of them take columns, so that records are best passed together."""
         self.at: tuple[RecordColumns, int] | None = None
@@ -107,7 +107,7 @@ class Passage(ABC, Generic[PassedRecord]):
         return passed
 
     def _leave_out(self, record: PassedRecord, name: str, error: Refusal) -> None:
-        """Have a record left out that an interceptor can't take. What is raised then says which it is."""
+        """Leave out a record that an interceptor refuses. If that raises, the error names the record."""
         place = self._place(record)
         try:
             self._refuse(record, name, error)
@@ -154,7 +154,6 @@ class Passage(ABC, Generic[PassedRecord]):
         yield self._columns(passed, _require_origin(columns).take(pa.array(rows, pa.int64())))
 
     def _by_columns(self, step: _Step, record: PassedRecord) -> Iterable[PassedRecord]:
-        """Give a single record to the hook for columns."""
         assert step.columns is not None
         columns = self._columns([record], self._origin(record))
         made = step.columns(columns)
@@ -169,7 +168,6 @@ class Passage(ABC, Generic[PassedRecord]):
     def _origin(self, record: PassedRecord) -> pa.RecordBatch: ...
 
     def _columns(self, records: Sequence[PassedRecord], origin: pa.RecordBatch) -> RecordColumns:
-        """Return records as columns, with the origin of each."""
         return RecordColumns.adopt(
             pa.array([record.key for record in records], pa.binary()),
             pa.array([record.value for record in records], pa.binary()),
@@ -198,7 +196,7 @@ class Passage(ABC, Generic[PassedRecord]):
 
 
 class IngestPassage(Passage[IngestedRecord]):
-    """The side of what comes in; who comes last in a chain is passed first."""
+    """The side of what comes in: the last interceptor of a chain is passed first."""
 
     _HOOK = "on_ingest"
 
@@ -236,7 +234,7 @@ class IngestPassage(Passage[IngestedRecord]):
 
 
 class EmitPassage(Passage[EmittedRecord]):
-    """The side of what goes out; who comes first in a chain is passed first."""
+    """The side of what goes out: the first interceptor of a chain is passed first."""
 
     _HOOK = "on_emit"
 
@@ -285,7 +283,7 @@ def source_of(record: IngestedRecord) -> SourceFields:
 
 def _require_origin(columns: RecordColumns) -> pa.RecordBatch:
     if columns.origin is None:
-        raise ValueError("it must make columns of those that it was given: with_columns, take, filter and the like")
+        raise ValueError("it must derive its columns from those it was given: by with_columns, take, filter and so on")
     return columns.origin
 
 

@@ -1,7 +1,7 @@
-"""The interceptors around one task: what those of the side that comes in leave of its records, and those that go out.
+"""The interceptors around one task: what they leave of the records that come in, and of those that its sinks send.
 
-What comes in passes before any source, as bytes with headers: it is where this system has its broker. Source: KIP-82's
-broker-side interceptor.
+Records come in before any source, as bytes with headers: here this system stands where Kafka has its broker. Source:
+KIP-82's broker-side interceptor.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Ingest:
     def records(self, records: Iterable[SourceFields]) -> Iterator[SourceFields]:
         """Yield what is left of records, in their order, each before the next one is looked at.
 
-        Raises ProcessorError around what an interceptor raises, and if it changes where a record came from or its key:
-        that is what decides which shard a record belongs to, and shards are divided already.
+        Raises ProcessorError around what an interceptor raises, and if it changes a record's key or place: they decide
+        to which shard the record belongs, and records are divided among shards already.
         """
         return iter(records) if self._passage.is_open else self._records(records)
 

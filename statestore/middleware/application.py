@@ -62,7 +62,7 @@ class Application(Interceptor):
 
     @classmethod
     def _configured(cls, *_: Any, **arguments: Any) -> Self:
-        """Make one of its properties; overridden where an argument is not what its property is, to name that one."""
+        """Make one of its properties. Overridden where a property is not what the argument is."""
         return cls(**arguments)
 
     def init(self, context: InterceptorContext) -> None:
@@ -75,7 +75,7 @@ class Application(Interceptor):
 
 
 def options(**names_by_type: str) -> ConfigDef:
-    """Return properties, whose names are given by their types. Those with a "!" have to be set, others need not be."""
+    """Return properties by type, several in one text. Those with a "!" must be set."""
     made = []
     for type_, names in names_by_type.items():
         for name in names.split():
@@ -107,7 +107,7 @@ def with_header_where(records: RecordColumns, mask: pa.BooleanArray, key: str, v
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Have an import inside of the `with` raise ExtraMissingError, which names the extra that brings what it lacks."""
+    """Have a failed import within the `with` raise ExtraMissingError, which names the extra to install."""
     try:
         yield
     except ModuleNotFoundError as missing:

@@ -1,7 +1,7 @@
 """State of one key: a value, a list or a map. Named as Spark's, and kept in key-value stores with headers.
 
-Each entry has a timestamp and headers: those of the record that is being processed when it is written, unless told
-otherwise. `get`, `values` and so on yield the values alone, `entry` and `entries` with what they were written with.
+Each entry has a timestamp and headers: those of the record that is being processed when it is written, unless others
+are given. `get`, `values` and so on yield the values alone, `entry` and `entries` also timestamps and headers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def keyed_state_store(
 
 
 class KeyScope(Generic[K]):
-    """The key that is being processed, whose state is meant. All states of a processor share one.
+    """The key that is being processed, which all states of a processor share.
 
     def init(self, context):
         self.scope = KeyScope(Serdes.string(), context)
@@ -75,7 +75,7 @@ class KeyScope(Generic[K]):
     def key_bytes(self, state: str) -> bytes:
         """Return the serialized key. Raises StateHandleError if none is being processed; `state` is who asks."""
         if self._key is None:
-            raise StateHandleError(state, "there is no key to have the state of: it can be used while one is processed")
+            raise StateHandleError(state, "no key is being processed: states can be used only while one is")
         return self._key
 
     @contextmanager
@@ -88,7 +88,7 @@ class KeyScope(Generic[K]):
             self._key = before
 
     def written(self, value: V, timestamp_ms: int | None, headers: Headers | None) -> ValueTimestampHeaders[V]:
-        """Return a value with what it is written with: where that is None, the record's that is being processed."""
+        """Return a value with timestamp and headers; where they are None, those of the record being processed."""
         context = self._context
         assert context is not None  # there is a key
         return ValueTimestampHeaders(
@@ -99,8 +99,6 @@ class KeyScope(Generic[K]):
 
 
 class _KeyedState:
-    """What the states have in common."""
-
     def __init__(self, scope: KeyScope[Any], store: Store) -> None:
         self._scope = scope
         self._store = store

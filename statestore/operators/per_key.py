@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from statestore.errors import InputError, ProcessorError
 from statestore.errors.readable import key_digest
@@ -40,7 +41,7 @@ ROWS_HANDED_OVER: Final = 4_000
 """How many rows of a key are handed over in one piece."""
 DEFAULT_HELD_ROWS_MAX: Final = 200_000
 DEFAULT_HELD_BYTES_MAX: Final = 64 << 20
-"""Of keys, values and headers as they came. What Python makes of them is larger, and bounded by the number of rows."""
+"""Of keys, values and headers as they came. Python's objects are larger: the number of rows bounds them."""
 
 _TIMER_CLOCKS: Final[Mapping[TimeMode, str | None]] = {
     TimeMode.NONE: None,
@@ -123,19 +124,15 @@ class KeyedLogic(Protocol):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Ask for states."""
-        ...
 
     def input_rows(self, key: Any, rows: Iterator[Sequence[Row]], context: KeyContext) -> Iterator[Output]:
         """Process the rows of a key, which come in pieces."""
-        ...
 
     def expired_timer(self, key: Any, context: KeyContext, timer: ExpiredTimer) -> Iterator[Output]:
         """Process a timer of a key."""
-        ...
 
     def close(self) -> None:
         """Let go of what `init` took."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -157,9 +154,6 @@ class PerKeyPlan:
         return PerKeyProcessor(self)
 
 
-_Held: TypeAlias = "dict[bytes, tuple[Any, list[Row]]]"
-
-
 class PerKeyProcessor(Processor):
     """Holds records back until the batch ends, then hands them over key by key, in the order of first appearance.
 
@@ -171,7 +165,7 @@ class PerKeyProcessor(Processor):
         self._plan = plan
         self._logic = plan.make_logic()
         self._key_bytes = plan.key_serde.serialize
-        self._held: _Held = {}
+        self._held: dict[bytes, tuple[Any, list[Row]]] = {}
         self._held_rows = self._held_bytes = 0
 
     def init(self, context: ProcessorContext) -> None:
@@ -193,7 +187,7 @@ class PerKeyProcessor(Processor):
             raise InputError(
                 "a record without a key can't be processed by key. Filter such records out, or give them a key"
             )
-        # A record that a processor above forwards in a punctuation comes from no topic.
+        # What a processor above forwards in a punctuation comes from no topic.
         metadata = self._context.record_metadata or RecordMetadata("", -1, -1)
         key_bytes = self._key_bytes(record.key)
         row = Row(record.value, record.timestamp_ms, *metadata, record.headers.copy())
@@ -222,35 +216,25 @@ class PerKeyProcessor(Processor):
         self._held_rows = self._held_bytes = 0
         while held:
             key_bytes = next(iter(held))
-            key, rows = held.pop(key_bytes)  # so that its rows can go when they were processed
+            key, rows = held.pop(key_bytes)  # frees its rows once they are processed
             last = rows[-1]
             metadata = RecordMetadata(last.topic, last.partition, last.offset) if last.topic else None
             current = Record.adopt(key, last.value, last.timestamp_ms, last.headers)
             pieces = (rows[start : start + ROWS_HANDED_OVER] for start in range(0, len(rows), ROWS_HANDED_OVER))
-            self._run(
-                "handle_input_rows()",
-                key_bytes,
-                current,
-                metadata,
-                lambda key=key, pieces=pieces: self._logic.input_rows(key, pieces, self._key_context),  # type: ignore[misc]
-            )
+            call = partial(self._logic.input_rows, key, pieces, self._key_context)
+            self._run("handle_input_rows()", key_bytes, current, metadata, call)
 
     def _fire(self, now_ms: int) -> None:
         timers = self._timers
         assert timers is not None  # the time mode is not NONE
-        # As they are now: one that a timer sets for a time that has come waits for the next batch.
+        # As they are now: a timer that a timer sets waits for the next batch, even if it is due.
         for time_ms, key_bytes in timers.due(now_ms):
             if not timers.delete(key_bytes, time_ms):
-                continue  # one that fired before it deleted it
+                continue  # a timer that fired before deleted it
             key = self._plan.key_serde.deserialize(key_bytes)
-            timer = ExpiredTimer(time_ms)
-            self._run(
-                f"handle_expired_timer() at {time_ms} ms",
-                key_bytes,
-                Record.adopt(key, None, time_ms, Headers()),
-                None,
-                lambda key=key, timer=timer: self._logic.expired_timer(key, self._key_context, timer),  # type: ignore[misc]
-            )
+            current = Record.adopt(key, None, time_ms, Headers())
+            call = partial(self._logic.expired_timer, key, self._key_context, ExpiredTimer(time_ms))
+            self._run(f"handle_expired_timer() at {time_ms} ms", key_bytes, current, None, call)
 
     def _run(
         self,
@@ -260,9 +244,8 @@ class PerKeyProcessor(Processor):
         metadata: RecordMetadata | None,
         call: Callable[[], Iterator[Output]],
     ) -> None:
-        """Run user code for a key and forward what it puts out; `current` is what it is put out and written for."""
+        """Run user code for a key and forward its output; `current` is the record that output and state belong to."""
         context, key = self._context, current.key
-        topic, partition, offset = metadata or (None, None, None)
         with context.resumed(current, metadata), self._scope.of(key):
             try:
                 for output in call():
@@ -270,17 +253,10 @@ class PerKeyProcessor(Processor):
             except (ProcessorError, *NO_FAULT_OF_USER_CODE):
                 raise
             except Exception as cause:
-                raise ProcessorError(
-                    node=context.node,
-                    topic=topic,
-                    partition=partition,
-                    offset=offset,
-                    doing=f"in {doing}",
-                    key_digest=key_digest(key_bytes),
-                    key_bytes=len(key_bytes),
-                    timestamp_ms=current.timestamp_ms,
-                    cause=cause,
-                ) from cause
+                place = {} if metadata is None else metadata._asdict()
+                facts = {"key_digest": key_digest(key_bytes), "key_bytes": len(key_bytes)}
+                facts["timestamp_ms"] = current.timestamp_ms
+                raise ProcessorError(node=context.node, cause=cause, doing=f"in {doing}", **place, **facts) from cause
 
 
 def _forwarded(output: Output, current: Record[Any, Any]) -> OutputRecord:
@@ -317,11 +293,9 @@ def per_key_operator(
     if not output_topic or not isinstance(output_topic, str):
         raise ValueError(f"output_topic must be a name, not {output_topic!r}")
     declared = _state_declarations(make_logic, key_serde, mode, persistent)
-    # Of a state that was given up it is not known what it was.
-    stores = [
-        PartStore(state.builder, None if state.kind is StateKind.DELETED else state.kind.value)
-        for state in declared.values()
-    ]
+    # Nothing says what kind of state a deleted one was.
+    kinds = ((state.builder, state.kind) for state in declared.values())
+    stores = [PartStore(builder, None if kind is StateKind.DELETED else kind.value) for builder, kind in kinds]
     timers = None if mode is TimeMode.NONE else f"{name}-timers"
     if timers is not None:
         stores.append(PartStore(timer_store(timers, persistent=persistent), TIMER_KEYS))

@@ -1,7 +1,7 @@
 """What a stateful processor asks for its states and timers. Named as Spark's StatefulProcessorHandle.
 
-States must be known before a query runs, so `init` runs once when the topology is made, on a handle that notes what it
-is asked for; then in each batch, on one that hands it out, and in the rehearsal before a query starts.
+States must be known before a query runs. So `init` runs once when the topology is made, on a handle that notes which
+states it asks for; then in the rehearsal before a query starts and in each batch, on a handle that returns them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TimeMode(Enum):
 
 
 class StateKind(Enum):
-    """What a state holds. The values of the first three are recorded: they say what the store's keys are made of."""
+    """What a state holds. The first three values are recorded: they say what the store's keys are made of."""
 
     VALUE = VALUE_KEYS
     LIST = LIST_KEYS
@@ -97,12 +97,12 @@ class StatefulProcessorHandle(ABC):
         return MapState(self._scope, store, map_key_serde)
 
     def delete_if_exists(self, name: str, *, had_ttl: bool = False) -> None:
-        """Delete all that the state `name` holds, which is not asked for any more.
+        """Delete all that the state `name` holds, which `init` no longer asks for.
 
-        Up to ten thousand entries a shard and batch. The store stays declared, as its past is in the state location;
-        one whose entries expired needs `had_ttl`.
+        Up to ten thousand entries a shard and batch. The store stays declared, as its past is in the state location; if
+        its entries expired, say `had_ttl`.
         """
-        ttl_ms = _LONG_MS if had_ttl else None
+        ttl_ms = 2**62 if had_ttl else None  # only what is there already matters
         self._delete_all(self._declare(StateKind.DELETED, name, Serdes.bytes(), ttl_ms, "processing"))
 
     def register_timer(self, expiry_timestamp_ms: int) -> None:
@@ -139,24 +139,24 @@ class StatefulProcessorHandle(ABC):
 
     def _timers(self) -> Timers:
         if self._time_mode is TimeMode.NONE:
-            raise StateHandleError("timers", 'there are none with time_mode="none": choose another one')
+            raise StateHandleError("timers", 'there are none with time_mode="none": choose another mode')
         return self._live_timers()
 
     @abstractmethod
     def _store(self, declaration: StateDeclaration) -> Any:
-        """Return what stands for the state that was asked for."""
+        """Return the store of a state."""
 
     @abstractmethod
     def _delete_all(self, store: Any) -> None:
-        """Delete what a state that is given up still holds."""
+        """Delete what a state that is no longer used still holds."""
 
     @abstractmethod
     def _live_timers(self) -> Timers:
-        """Return the timers, if there is a key to have some."""
+        """Return the timers. Raises StateHandleError in `init`."""
 
 
 class CollectingHandle(StatefulProcessorHandle):
-    """Notes what `init` asks for; what it returns can't be used."""
+    """Notes what `init` asks for; the states that it returns can't be used."""
 
     def __init__(self, key_serde: Serde[Any], time_mode: TimeMode, *, persistent: bool) -> None:
         super().__init__(KeyScope(key_serde), time_mode, persistent=persistent)
@@ -173,7 +173,7 @@ class CollectingHandle(StatefulProcessorHandle):
         """Nothing is there yet."""
 
     def _live_timers(self) -> Timers:
-        raise StateHandleError("timers", "there is no key to have timers: set them while one is processed")
+        raise StateHandleError("timers", "can't be used in init(): set timers while a key is processed")
 
 
 class _NoStore:
@@ -183,7 +183,7 @@ class _NoStore:
         self._name = name
 
     def __getattr__(self, method: str) -> Any:
-        raise StateHandleError(self._name, "can't be used in init(): there is no key to have the state of")
+        raise StateHandleError(self._name, "can't be used in init(): no key is being processed")
 
 
 class LiveHandle(StatefulProcessorHandle):
@@ -221,10 +221,6 @@ class LiveHandle(StatefulProcessorHandle):
         return self._all_timers
 
 
-_LONG_MS: Final = 2**62
-"""For a state of which only what is there already matters."""
-
-
 def timer_store(name: str, *, persistent: bool = True) -> StoreBuilder[KeyValueStore[bytes, bytes]]:
     """Return the builder of a store of timers."""
     supplier = Stores.persistent_key_value_store(name) if persistent else Stores.in_memory_key_value_store(name)
@@ -243,13 +239,13 @@ class Timers:
 
     def register(self, key: bytes, time_ms: int) -> None:
         """Set a timer; one that is there stays. Raises ValueError for a negative time, or one beyond 2^63 - 1."""
-        by_time, by_key = _places(key, _checked(time_ms))
+        by_time, by_key = _places(key, time_ms)
         self._store.put(by_time, b"")
         self._store.put(by_key, b"")
 
     def delete(self, key: bytes, time_ms: int) -> bool:
         """Delete a timer, and return whether it was there."""
-        by_time, by_key = _places(key, _checked(time_ms))
+        by_time, by_key = _places(key, time_ms)
         if self._store.get(by_time) is None:
             return False
         self._store.put(by_time, None)
@@ -272,11 +268,7 @@ class Timers:
 
 
 def _places(key: bytes, time_ms: int) -> tuple[bytes, bytes]:
-    return due_key(time_ms, key), timer_place(key, time_ms)
-
-
-def _checked(time_ms: int) -> int:
     time_ms = index(time_ms)  # numpy's integers too, but no floats
     if not 0 <= time_ms <= MAX_TIME_MS:
         raise ValueError(f"the time of a timer must be 0 or more milliseconds since the epoch, got {time_ms}")
-    return time_ms
+    return due_key(time_ms, key), timer_place(key, time_ms)

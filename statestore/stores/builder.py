@@ -1,8 +1,8 @@
 """Builders: what a user says of a store, and the one place that stacks its layers.
 
 Kafka's builders change themselves, so `builder.withCachingEnabled()` alone is enough there. Here it returns another
-builder, and who throws that away has changed nothing, which is told. Thrown away means: it is gone, and neither it nor
-a builder that was made of it was used. A builder that is kept, for another topology or for nothing, is not.
+builder: throwing that away changes nothing, so a topology warns of it. Thrown away means that it is gone, and neither
+it nor a builder made of it was used.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ class Derivable:
     """A builder whose methods return another one. Copies know nothing of what was made of the original."""
 
     _base: Derivable | None = None
-    """The builder that this one was made of. It is kept, so that it goes after this one."""
+    """The builder that this one was made of; kept, so that it is collected after this one."""
     _loss: weakref.finalize[Any, Any] | None = None  # what tells the base when this one is gone
     _lost: list[str] | None = None
 
     def thrown_away(self) -> list[str]:
-        """Return the names of methods of this builder whose results were thrown away since it was asked last."""
+        """Return the names of methods of this builder whose results were thrown away since the last call."""
         lost, self.__dict__["_lost"] = self._lost, []
         return lost or []
 
     def use(self) -> None:
-        """Say that the builder is used: neither it nor what it was made of is lost when it is gone."""
+        """Mark the builder, and those it was made of, as used: they don't count as thrown away."""
         used: Derivable | None = self
         while used is not None:
             if used._loss is not None:
@@ -143,16 +143,9 @@ class StoreBuilder(Derivable, Generic[S]):
         if self.time_to_live is None:
             return None
         spec = expiry_spec(self.spec)
-        return StoreBuilder(
-            KeyValueBytesStoreSupplier(spec.name, spec.format, self.persistent),
-            KeyValueStore,
-            Serdes.bytes(),
-            Serdes.bytes(),
-            self.logging_enabled,
-            self.changelog_config,
-            self.caching_enabled,
-            self.cache_max_bytes,
-        )
+        supplier = KeyValueBytesStoreSupplier(spec.name, spec.format, self.persistent)
+        choices = self.logging_enabled, self.changelog_config, self.caching_enabled, self.cache_max_bytes
+        return StoreBuilder(supplier, KeyValueStore, Serdes.bytes(), Serdes.bytes(), *choices)
 
     @derives
     def with_ttl(self, ttl: Duration, clock: str = "processing") -> StoreBuilder[S]:
@@ -176,7 +169,7 @@ class StoreBuilder(Derivable, Generic[S]):
         return self._expiring(clock, header=header)
 
     def _expiring(self, clock: str, **given: Any) -> StoreBuilder[S]:
-        """Return a builder whose store's entries expire as they did, and as is given."""
+        """Return a builder whose store's entries expire as before, and as given."""
         if self.supplier.kind is not StoreKind.KEY_VALUE:
             raise ValueError(f"store {self.name!r}: a {self.supplier.kind.value} store has a retention, not a ttl")
         before = self.time_to_live
@@ -303,7 +296,7 @@ class StoreBuilder(Derivable, Generic[S]):
         return measure_operations(built, self.format, metrics or StoreMetrics()) if self.metrics_enabled else built
 
     def _headers_of(self, record: RecordContext) -> Callable[[bytes], bytes]:
-        """Return what gives the headers that a stored value is put with: its own, or those of the record."""
+        """Return a function for the headers that a stored value is put with: its own, or those of the record."""
         store_format = self.format
         if store_format.has_headers:
             return lambda stored: split_stored(store_format, stored).header_bytes or b""
@@ -321,7 +314,7 @@ class PartStore:
 
     builder: StoreBuilder[Any]
     entry_keys: str | None = None
-    """What the library makes its keys of, one word of `recovery.making.placement`: tools find the record's key by it.
+    """How the library makes the store's keys, a word of `recovery.making.placement`: tools find the record's key by it.
 
-    None is not known: then who rescales the state must say it, with `key_of`.
+    None: unknown, so rescaling needs `key_of`.
     """

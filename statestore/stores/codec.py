@@ -143,7 +143,7 @@ class ValueCodec(NamedTuple):
     where `decode` is to be called for each.
     """
     encode_with_key: EncodeWithKey | None
-    """Has the key serialized, with headers that its serde may add to, and then the value; returns the bytes of both.
+    """Serializes the key, whose serde may add to the headers, then the value; returns the bytes of both.
 
     None in formats without headers.
     """
@@ -169,7 +169,7 @@ def value_codec(store_format: StoreFormat, serdes: StateSerdes[Any, Any]) -> Val
 
 
 def _pairs_with_headers_decoder(serde: Serde[Any]) -> DecodePairs:
-    """Return what decodes pairs of a timestamped store with headers: as `decode` does, in place for each."""
+    """Return a function that decodes pairs of a timestamped store with headers, as `decode` does, inline for each."""
     deserialize = None if serde.is_identity else serde.deserialize
 
     def decode_pairs(
@@ -297,7 +297,7 @@ def _aggregation_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
 
 
 def _headers_to_both(serdes: StateSerdes[Any, Any], store_format: StoreFormat, kind: type[Any]) -> EncodeWithKey:
-    """Return what has key and value serialized with the holder's headers, in Kafka's order: the key comes first."""
+    """Return a function that serializes key and value with the holder's headers, as in Kafka the key first."""
     raw_value = serdes.raw_value
 
     def encode_with_key(holder: Any, raw_key: Callable[[Headers], bytes]) -> Change | None:
@@ -328,14 +328,16 @@ def _decoder_with_headers(serdes: StateSerdes[Any, Any], store_format: StoreForm
 def _without_key(encode_with_key: EncodeWithKey) -> Encode:
 
     def encode(holder: Any) -> bytes | None:
-        entry = encode_with_key(holder, lambda headers: b"")  # for a key whose serde takes none, and is asked elsewhere
+        entry = encode_with_key(
+            holder, lambda headers: b""
+        )  # the key's serde takes no headers, and is called elsewhere
         return None if entry is None else entry[1]
 
     return encode
 
 
 def _require_holder(kind: type[H], holder: H) -> H:
-    """Return what a store is to hold of a key. Raises TypeError if it is not of the store's kind."""
+    """Return what a store is to hold. Raises TypeError if it is not of the store's kind."""
     if not isinstance(holder, kind):
         raise TypeError(f"the store holds a {kind.__name__} or None of a key, not {shape_of(holder)}")
     return holder

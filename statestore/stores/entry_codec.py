@@ -7,8 +7,8 @@ In a store whose format has headers, a serde of keys that takes some is passed
     to find          the record's, for a key and for the ends of a range
     to read a key    those that are stored beside it
 
-each time headers of its own, so that nobody else sees what it adds. A store without headers passes none. What is to be
-done is settled when a store is made: other serdes of keys cost nothing.
+each time a copy, so that nobody else sees what it adds. A store without headers passes none. This is decided when a
+store is made: other serdes of keys cost nothing.
 Source: Metered*StoreWithHeaders of Kafka Streams 4.3.1 (KAFKA-20173).
 """
 
@@ -92,7 +92,7 @@ class KeysWithHeaders:
         self._encode = watched
 
     def forget_delete_after(self, operation: Callable[..., R]) -> Callable[..., R]:
-        """Return an operation that writes, after which nothing is being deleted any more."""
+        """Return an operation that writes, and then forgets the headers of a delete."""
 
         @wraps(operation)
         def written(*arguments: Any, **options: Any) -> R:

@@ -1,10 +1,9 @@
 """What stores hold of a key: a value with what it was written with. Source: KIP-1271 and KIP-258, KIP-889.
 
-Their fields can't be set. Headers are their own: a holder takes those that it is given as they are at that moment, and
-changing the headers of one changes neither those nor the store that it came from. They are Headers, or bytes in
-KIP-1271's encoding, which are not looked into. Making a holder raises TypeError for other headers, such as a dict, and
-ValueError for a time that is no whole number of up to 64 bits. Negative times are taken, as in Kafka: -1 is that of a
-value from a store without timestamps.
+Their fields can't be set. A holder copies the headers it is given: changing its headers changes neither those nor the
+store that it came from. They are Headers, or bytes in KIP-1271's encoding, which are not checked. Making a holder
+raises TypeError for other headers, such as a dict, and ValueError for a time that is not a whole number of up to 64
+bits. Negative times are taken, as in Kafka: -1 is that of a value from a store without timestamps.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def _own_bytes(headers: object) -> bytes:
 
 
 class _Holder:
-    """Equality, pickling and an expression, all by the fields."""
+    """Equality, pickling and repr by the fields."""
 
     __slots__ = ()
     _FIELDS: ClassVar[tuple[str, ...]]

@@ -168,7 +168,7 @@ def measure_operations(store: S, store_format: StoreFormat, metrics: StoreMetric
 
 
 def _time_operation(metrics: StoreMetrics, name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `operation` timed under `name`; one that returns an iterator is done when that is closed."""
+    """Return `operation`, timed under `name`; if it returns an iterator, until that is closed."""
     sensor, clock_ns = metrics.sensor(name), metrics.clock_ns
 
     def timed_operation(*arguments: Any, **options: Any) -> Any:
@@ -188,7 +188,7 @@ def _time_operation(metrics: StoreMetrics, name: str, operation: Callable[..., A
 
 
 def _with_record_latency(store: TypedStore, metrics: StoreMetrics, put: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `put`, after which it is noted how old the record is that is being processed, if there is one."""
+    """Return `put`, which then also notes the age of the record being processed, if there is one."""
 
     def put_for_record(*arguments: Any, **options: Any) -> Any:
         result = put(*arguments, **options)

@@ -1,4 +1,4 @@
-"""What can be done with every store that can only be read, and what a store is made of: serdes, errors, iterators."""
+"""What every store that can only be read does, and what a store is made of: serdes, layers, iterators."""
 
 from __future__ import annotations
 
@@ -114,7 +114,6 @@ class ReadableStore:
         return self._key_bytes(key)
 
     def _bound(self, key: Any) -> bytes | None:
-        """Return the bytes of an end of a range of keys; None for an open one."""
         return None if key is None else self._key_bytes(key)
 
     def _refuse_key(self) -> NoReturn:
@@ -154,7 +153,6 @@ class ReadableStore:
         return EntryColumns(self.name, self._parts.spec.format, entries.serdes.key_serde, entries.serdes.value_serde)
 
     def _held(self, columns: EntryColumns, stored: pa.BinaryArray | pa.ChunkedArray) -> HeldColumns:
-        """Return what is in a column of stored bytes. Raises StoreError for what can't be read."""
         try:
             return columns.held(as_one_array(stored, "stored values"))
         except (FormatError, DeserializationError) as cause:
@@ -215,22 +213,10 @@ class SegmentedReadableStore(ReadableStore):
         scans: list[Iterator[Pair]],
         split: Callable[[bytes], tuple[bytes, int, int]],
         is_wanted: Callable[[bytes, int, int], bool],
-    ) -> StoreIterator[tuple[Windowed, Any]]:
-        """Yield the entries whose parts, by which `split` takes their key apart, are wanted."""
-        return self._iterate(self._each_window(scans, split, is_wanted))
-
-    def _each_window(
-        self,
-        scans: list[Iterator[Pair]],
-        split: Callable[[bytes], tuple[bytes, int, int]],
-        is_wanted: Callable[[bytes, int, int], bool],
     ) -> Generator[tuple[Windowed, Any], None, None]:
-        keys, key_object, decode, size_ms = (
-            self._keys,
-            self._key_object,
-            self._decode_raw,
-            self._parts.spec.window_size_ms,
-        )
+        """Yield the entries whose keys are wanted, by the parts that `split` takes them into."""
+        keys, key_object, decode = self._keys, self._key_object, self._decode_raw
+        size_ms = self._parts.spec.window_size_ms
         for scan in scans:
             for stored_key, stored in scan:
                 raw_key, start_ms, end_ms = split(stored_key[SEGMENT_ID_SIZE:])

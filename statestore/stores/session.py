@@ -194,7 +194,7 @@ class ReadOnlySessionStore(SegmentedReadableStore, Generic[K, A]):
         else:
             bounds = (lower, None if upper is None else upper_bound(upper, _GREATEST_SUFFIX))
         scans = self._scans((first_end_ms, last_end_ms), bounds, reverse=reverse)
-        return self._windowed(scans, split_session_key, is_wanted)
+        return self._iterate(self._windowed(scans, split_session_key, is_wanted))
 
 
 class SessionStore(ReadOnlySessionStore[K, A], TypedStore):
@@ -204,7 +204,7 @@ class SessionStore(ReadOnlySessionStore[K, A], TypedStore):
     value_format = StoreFormat.PLAIN
 
     def hold_stream_time(self, latest_ms: int) -> None:
-        """Have no put take the stream time beyond a time, whatever its session end, until another time is said."""
+        """Keep puts from advancing the stream time beyond `latest_ms`, until the next call."""
         self._segments.latest_ms = latest_ms
 
     def put(self, session: Windowed, aggregate: A | None) -> None:

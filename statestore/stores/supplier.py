@@ -42,15 +42,8 @@ class BytesStoreSupplier:
 
     def spec(self, store_format: StoreFormat) -> StoreSpec:
         """Return what is recorded of the store with values in this format."""
-        return StoreSpec(
-            self.name,
-            self.kind,
-            store_format,
-            self.retention_ms,
-            self.segment_interval_ms,
-            self.window_size_ms,
-            self.retain_duplicates,
-        )
+        sizes = self.retention_ms, self.segment_interval_ms, self.window_size_ms
+        return StoreSpec(self.name, self.kind, store_format, *sizes, self.retain_duplicates)
 
 
 class KeyValueBytesStoreSupplier(BytesStoreSupplier):

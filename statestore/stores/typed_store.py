@@ -1,4 +1,4 @@
-"""What all typed stores have in common beside what can be read: caches, upgrade, what `put_value` writes, the end."""
+"""What all typed stores share beside reading: caches, upgrades, what `put_value` writes, closing."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class TypedStore(ReadableStore):
     def finish_upgrade(self, budget_ms: float | None = None) -> UpgradeProgress:
         """Move entries of an older format that nobody touches, until none is left or `budget_ms` is used up.
 
-        None means no limit. Can be called again and again, and be given up: what was moved stays moved.
+        None means no limit. Can be called repeatedly, and be interrupted: what was moved stays moved.
         """
         upgrading = upgradable(self._inner)
         return UpgradeProgress(0, 0) if upgrading is None else upgrading.finish_upgrade(budget_ms)
@@ -103,7 +103,7 @@ class TypedStore(ReadableStore):
     def watch_expired(self, watch: Callable[[bytes, bytes | None], None]) -> None:
         """Have `watch` called with the bytes of each entry that `delete_expired` deletes, before it does, from now on.
 
-        Nothing happens for a store without a time to live: what a retention ends goes by segments, and is not read.
+        Nothing happens for a store without a time to live: a retention deletes whole segments unread.
         """
         if self.stack.expiring is not None:
             self.stack.expiring.watch(watch)

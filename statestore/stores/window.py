@@ -130,12 +130,15 @@ class ReadOnlyWindowStore(SegmentedReadableStore, Generic[K, V]):
             self._require_open()
             return None
         prefix = segment_prefix(self._segments.id_of(start_ms))
-        first = prefix + encode_window_key(key_bytes, start_ms)
         if not self._retain_duplicates:
-            return self._inner.get(first)
-        last = prefix + encode_window_key(key_bytes, start_ms, MAX_SEQUENCE)
-        pair = next(self._inner.range(first, last, reverse=True), None)
+            return self._inner.get(prefix + encode_window_key(key_bytes, start_ms))
+        pair = self._last_duplicate(prefix, key_bytes, start_ms)
         return None if pair is None else pair[1]
+
+    def _last_duplicate(self, prefix: bytes, key: bytes, start_ms: int) -> Pair | None:
+        first = prefix + encode_window_key(key, start_ms)
+        last = prefix + encode_window_key(key, start_ms, MAX_SEQUENCE)
+        return next(self._inner.range(first, last, reverse=True), None)
 
     def _fetch(self, arguments: tuple[Any, ...], *, reverse: bool) -> StoreIterator[Any]:
         if len(arguments) == 3:
@@ -157,7 +160,7 @@ class ReadOnlyWindowStore(SegmentedReadableStore, Generic[K, V]):
 
         bound = None if upper is None else upper_bound(upper, _suffix(last_ms))
         scans = self._scans((first_ms, last_ms), (lower, bound), reverse=reverse)
-        return self._windowed(scans, split_window_key, is_wanted)
+        return self._iterate(self._windowed(scans, split_window_key, is_wanted))
 
     def _windows_of_key(self, key: bytes, from_ms: int, to_ms: int, *, reverse: bool) -> StoreIterator[tuple[int, V]]:
         first_ms, last_ms = self._visible(from_ms, to_ms)
@@ -194,7 +197,7 @@ class WindowStore(ReadOnlyWindowStore[K, V], TypedStore):
     _sequence = 0
 
     def hold_stream_time(self, latest_ms: int) -> None:
-        """Have no put take the stream time beyond a time, whatever its window start, until another time is said."""
+        """Keep puts from advancing the stream time beyond `latest_ms`, until the next call."""
         self._segments.latest_ms = latest_ms
 
     def put(self, key: K, value: V | None, window_start_ms: int) -> None:
@@ -242,9 +245,7 @@ class WindowStore(ReadOnlyWindowStore[K, V], TypedStore):
 
         Kafka counts from 1 again after a restart, over what was there before; so the window is looked at too.
         """
-        first = prefix + encode_window_key(key, start_ms)
-        last = prefix + encode_window_key(key, start_ms, MAX_SEQUENCE)
-        present = next(self._inner.range(first, last, reverse=True), None)
+        present = self._last_duplicate(prefix, key, start_ms)
         highest = 0 if present is None else split_window_key(present[0])[2]
         self._sequence = max(self._sequence, highest) + 1 & MAX_SEQUENCE
         return self._sequence

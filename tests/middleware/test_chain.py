@@ -284,7 +284,7 @@ def other_key(record: IngestedRecord) -> list[IngestedRecord]:
         (FaultyColumns(lambda columns: columns.with_columns(value=columns.timestamp_ms)), "of bytes, not a column of"),
         (
             FaultyColumns(lambda columns: RecordColumns(columns.key, columns.value, columns.timestamp_ms)),
-            "make columns",
+            "derive its columns",
         ),
     ],
 )

@@ -310,7 +310,7 @@ def test_b3_an_order_that_can_t_work_is_refused() -> None:
 
 
 def test_b3_names_and_ids_that_can_t_be() -> None:
-    with pytest.raises(ValueError, match="header must be the name of one"):
+    with pytest.raises(ValueError, match="header must be the name of a header"):
         CompactHeaders(BOTH, "")
     with pytest.raises(ValueError, match="header 'zero' can't have the id 0"):
         CompactHeaders(HeaderIds({"zero": 0}))

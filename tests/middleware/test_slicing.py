@@ -318,20 +318,20 @@ def changed(record: EmittedRecord, **fields: Any) -> EmittedRecord:
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        (lambda each: changed(each, count=7), "of which others say"),
-        (lambda each: changed(each, size_bytes=6000), "of which others say"),
-        (lambda each: changed(each, crc32=1), "of which others say"),
-        (lambda each: changed(each, index=0), "which is another one"),
-        (lambda each: changed(each, index=6), "there is none such"),
-        (lambda each: changed(each, index=0, count=0), "there is none such"),
-        (lambda each: changed(each, count=2**32 - 1), "there is none such"),
+        (lambda each: changed(each, count=7), "but others of that message say"),
+        (lambda each: changed(each, size_bytes=6000), "but others of that message say"),
+        (lambda each: changed(each, crc32=1), "but others of that message say"),
+        (lambda each: changed(each, index=0), "came before with another value"),
+        (lambda each: changed(each, index=6), "which can not be"),
+        (lambda each: changed(each, index=0, count=0), "which can not be"),
+        (lambda each: changed(each, count=2**32 - 1), "which can not be"),
         (lambda each: changed(each, size_bytes=2**32 - 1), "raise max_message_bytes"),
         (lambda each: each.copy(value=b""), "without a value"),
         (lambda each: each.copy(value=None), "without a value"),
-        (lambda each: each.copy(value=each.value * 6), "larger than it is"),
-        (lambda each: each.copy(headers=[(CHUNK_HEADER, b"")]), "none of version 1"),
-        (lambda each: each.copy(headers=[(CHUNK_HEADER, b"\x02" + bytes(32))]), "none of version 1"),
-        (lambda each: each.copy(headers=[(CHUNK_HEADER, b"\x01" * 10_000)]), "none of version 1"),
+        (lambda each: each.copy(value=each.value * 6), "larger than the message"),
+        (lambda each: each.copy(headers=[(CHUNK_HEADER, b"")]), "bytes of version 1"),
+        (lambda each: each.copy(headers=[(CHUNK_HEADER, b"\x02" + bytes(32))]), "bytes of version 1"),
+        (lambda each: each.copy(headers=[(CHUNK_HEADER, b"\x01" * 10_000)]), "bytes of version 1"),
     ],
 )
 def test_a_slice_that_is_none_of_its_message_is_refused_and_that_one_still_comes(
@@ -498,5 +498,5 @@ def test_arguments_that_can_not_be_are_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_gluing_without_a_query_is_refused_in_words() -> None:
-    with pytest.raises(TypeError, match="to be given to a query or a driver"):
+    with pytest.raises(TypeError, match="give a chain with Slicing to a query or a driver"):
         Chain([Slicing()]).ingest(arrived(cut()[0]))

@@ -192,7 +192,7 @@ def test_iterators_show_the_state_at_their_call(states: Any) -> None:
     ],
 )
 def test_a_state_without_a_key_is_refused(states: Any, use: Callable[..., Any]) -> None:
-    with pytest.raises(StateHandleError, match=r"'(Value|List|Map)State': there is no key"):
+    with pytest.raises(StateHandleError, match=r"'(Value|List|Map)State': no key is being processed"):
         use(*states[2:])
 
 

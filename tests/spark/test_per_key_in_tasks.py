@@ -353,7 +353,7 @@ def test_states_are_had_in_init_only_and_the_same_every_time(tmp_path: Path) -> 
 def test_states_and_timers_need_a_key(tmp_path: Path) -> None:
     with pytest.raises(StateHandleError, match=r"'x': can't be used in init\(\)"):
         topology_of(Doing(on_init=lambda self, handle: handle.get_value_state("x", Serdes.json()).get()))
-    with pytest.raises(StateHandleError, match="'timers': there is no key"):
+    with pytest.raises(StateHandleError, match=r"'timers': can't be used in init\(\)"):
         topology_of(Doing(on_init=lambda self, handle: handle.register_timer(5)), time_mode="event_time")
     without_timers = Doing(lambda self, key, rows, context: self.handle.register_timer(5))
     with pytest.raises(ProcessorError, match='there are none with time_mode="none"'):

@@ -325,7 +325,7 @@ def test_illegal_times_to_live() -> None:
     for expiring in (lambda: windows.with_ttl(5), windows.with_expiry_header):
         with pytest.raises(ValueError, match="'w': a window store has a retention, not a ttl"):
             expiring()
-    with pytest.raises(ValueError, match="header must be the name of one, got ''"):
+    with pytest.raises(ValueError, match="header must be the name of a header, got ''"):
         key_value.with_expiry_header("")
     with pytest.raises(ValueError, match="'s': its ttl and its expiry header must have the same clock, not 'event'"):
         key_value.with_ttl(5, "event").with_expiry_header()

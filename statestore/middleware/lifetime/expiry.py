@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["ExpiryHeader"]
 
 _LOG = logging.getLogger(__name__)
-_EXPIRED: Final = ("drop", "refuse")
 
 
 class ExpiryHeader(Application):
@@ -58,9 +57,9 @@ class ExpiryHeader(Application):
         is "drop" or "refuse".
         """
         if not header:
-            raise ValueError("header must be the name of one, got ''")
-        if expired not in _EXPIRED:
-            raise ValueError(f"expired must be one of {', '.join(_EXPIRED)}, got {expired!r}")
+            raise ValueError("header must be the name of a header, got ''")
+        if expired not in ("drop", "refuse"):
+            raise ValueError(f"expired must be one of drop, refuse, got {expired!r}")
         self.lifetime_ms = None if lifetime is None else milliseconds("lifetime", lifetime, least=1)
         self.header = header
         self.goes_by = (header,)
@@ -94,7 +93,7 @@ class ExpiryHeader(Application):
         return records.with_columns(headers=pc.if_else(pa.array(has_header), records.headers, stamped.headers))
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
-        """Let a record in that has not expired. Raises ExpiryHeaderError, and RecordExpiredError if it is to."""
+        """Let a record in that has not expired. Raises ExpiryHeaderError; RecordExpiredError with expired="refuse"."""
         try:
             expiry_ms = expiry_in_headers(record.headers.to_bytes(), self.header)
         except FormatError as cause:

@@ -1,4 +1,4 @@
-"""Chargeback: who has sent how much, by the trails of records; totals are kept in a store, and equal the traffic."""
+"""Chargeback: who has sent how much, by the trails of records. Totals are kept in a store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ USAGE_STORE: Final = "chargeback-usage"
 NOBODY: Final = ""
 """The principal of records without a trail."""
 OTHERS: Final = "*"
-"""The principal of those who are more than a shard keeps totals of."""
+"""The principal of all for whom a shard has no room for totals of their own."""
 
 _Charged: TypeAlias = Literal["sender", "origin"]
 _SingleRecords: TypeAlias = "Iterable[ConsumerRecord[Any, Any] | ProducerRecord[Any, Any]]"
@@ -39,9 +39,7 @@ class Traffic(NamedTuple):
     bytes: int = 0
     """Keys, values and headers, as `statestore.headers.size_of` counts them."""
 
-    def __add__(self, other: object) -> Traffic:
-        if not isinstance(other, Traffic):
-            return NotImplemented
+    def __add__(self, other: Traffic) -> Traffic:  # type: ignore[override]  # as a tuple it would be longer
         return Traffic(self.records + other.records, self.bytes + other.bytes)
 
 
@@ -51,9 +49,7 @@ class Usage(NamedTuple):
     ingoing: Traffic = Traffic()
     outgoing: Traffic = Traffic()
 
-    def __add__(self, other: object) -> Usage:
-        if not isinstance(other, Usage):
-            return NotImplemented
+    def __add__(self, other: Usage) -> Usage:  # type: ignore[override]
         return Usage(self.ingoing + other.ingoing, self.outgoing + other.outgoing)
 
 
@@ -167,9 +163,9 @@ class Chargeback(Application):
             self._usage[principal] = self._usage.get(principal, Usage()) + usage
 
     def _place(self, keys: Mapping[str, bytes]) -> bytes:
-        """Return the key of a record of this shard: a total moves with it when the state gets other shards.
+        """Return the key of a record of this shard. When the state is rescaled, a total moves with that key.
 
-        There it stays apart from the totals of other shards, whose records have other keys.
+        So totals of several old shards stay apart: their records have other keys.
         """
         if self._record_key is not None:
             return self._record_key

@@ -45,12 +45,12 @@ class Entry(NamedTuple):
     by_whom: str
     produced_into_cluster: str | None = None
     produced_into_topic: str | None = None
-    """None as long as the record has not been written on."""
+    """None until the record is written to a topic."""
     when_ms: int = 0
     """When the entry was made: milliseconds since the epoch."""
     read_from_cluster: str | None = None
     read_from_topic: str | None = None
-    """None for who has written the record without reading it from a topic."""
+    """None if the record was written without being read from a topic."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Trail:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Trail:
-        """Return the trail of a header's value. Raises TrailRefusedError for what no trail is written as."""
+        """Return the trail of a header's value. Raises TrailRefusedError for a malformed one."""
         walk = _Walk(data)
         return cls(tuple(Entry(*fields) for fields in walk.entries), walk.dropped)
 
@@ -85,8 +85,8 @@ def read_trail(headers: Headers) -> Trail:
 class PaperTrail(Application):
     """Notes each hop of a record in its header `paper-trail`: see `docs/middleware/trail.md`.
 
-    What is read has an entry more. When it is written, that entry says where to; a record that was not read has an
-    entry of its own. Where there would be more than `max_entries`, the oldest go, and the trail says how many.
+    A record that is read gets one entry. When it is written, that entry says where to; a record that was not read gets
+    an entry then. Beyond `max_entries` the oldest go, and the trail says how many.
     """
 
     kind = "trail"
@@ -155,7 +155,7 @@ class PaperTrail(Application):
         return walk.data[: walk.starts[-1]] + _encode_entry(last)
 
     def _with_entry(self, walk: _Walk | None, topic: str, *, is_read: bool) -> bytes:
-        """Return a trail with one more entry: what is there is not written anew."""
+        """Return a trail with one more entry; the bytes of the others are copied."""
         entry = self._entry_bytes(topic, self._now_ms(), is_read)
         if walk is None:
             return _head(0, 1) + entry
@@ -165,7 +165,7 @@ class PaperTrail(Application):
         return _head(min(walk.dropped + excess, _MAX_DROPPED), count - excess) + kept + entry
 
     def _entry_bytes(self, topic: str, when_ms: int, is_read: bool) -> bytes:
-        """Return what is written of an entry; those of a batch are equal, but for their topics."""
+        """Return the bytes of an entry. Kept: entries of a batch differ only by their topics."""
         if (found := self._written.get((topic, when_ms, is_read))) is None:
             name = socket.gethostname() if self._by_whom is None else self._by_whom
             entry = Entry(name, self._produced_into_cluster, topic, when_ms)
@@ -213,7 +213,7 @@ def _head(dropped: int, count: int) -> bytes:
 
 
 class _Walk:
-    """What the value of a header holds. Raises TrailRefusedError for what no trail is written as."""
+    """The entries in the value of a header. Raises TrailRefusedError for a malformed one."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -227,7 +227,7 @@ class _Walk:
             self.dropped, position = decode_uvarint(data, 1, "dropped entries of a trail")
             count, position = decode_uvarint(data, position, "entries of a trail")
             if not 1 <= count <= MAX_ENTRIES or self.dropped > _MAX_DROPPED:
-                raise FormatError("trail", f"it has {count} entries, and {self.dropped} that are gone")
+                raise FormatError("trail", f"it has {count} entries, and {self.dropped} dropped ones")
             if data[:position] != _head(self.dropped, count):
                 raise FormatError("trail", _LONG)
             for _ in range(count):
@@ -239,7 +239,7 @@ class _Walk:
                 from_cluster, position = _decode_text(data, position)
                 from_topic, position = _decode_text(data, position)
                 if by_whom is None:
-                    raise FormatError("trail", "an entry says nobody")
+                    raise FormatError("trail", "an entry has no by_whom")
                 self.entries.append((by_whom, into_cluster, into_topic, when_ms, from_cluster, from_topic))
             if position != len(data):
                 raise FormatError("trail", f"{len(data) - position} bytes stand behind its entries")

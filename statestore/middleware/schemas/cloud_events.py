@@ -2,7 +2,7 @@
 
     ce_NAME := an attribute, as text in UTF-8       content-type := datacontenttype       value := the event's data
 
-`CloudEvents` makes events of what a query sends, and lets in what is one. `event_of` and `record_of` are for user code.
+`CloudEvents` sends records as events, and lets events in. `event_of` and `record_of` are for user code.
 Source: CloudEvents 1.0.2; its Kafka protocol binding.
 """
 
@@ -70,7 +70,7 @@ def content_id(record: EmittedRecord) -> str:
 
 
 def event_of(record: Any) -> CloudEvent:
-    """Return the event that a record is; its data are the record's value as it is, in structured mode what that holds.
+    """Return the event of a record: its data are the record's value, in structured mode those in the value.
 
     It takes what has key, value and headers: records of interceptors, clients and processors. A key in UTF-8 is
     `partitionkey`, if no header says it.
@@ -94,18 +94,14 @@ def record_of(event: CloudEvent, topic: str, *, structured: bool = False) -> Pro
     attributes = {name: value for name, value in event.get_attributes().items() if value is not None}
     key, time = attributes.get("partitionkey"), attributes.get("time")
     at_ms = -1 if time is None else (time - _EPOCH) // timedelta(milliseconds=1)
+    key_bytes = None if key is None else str(key).encode()
     if structured:
         value: bytes | None = _library().kafka.to_structured_event(event).value
         headers = [(CONTENT_TYPE, STRUCTURED.encode())]
     else:
         value, headers = _data_bytes(event), list(_pairs(attributes))
-    return ProducerRecord(
-        topic,
-        key=None if key is None else str(key).encode(),
-        value=value,
-        timestamp_ms=at_ms if at_ms >= 0 else None,
-        headers=headers,
-    )
+    timestamp_ms = at_ms if at_ms >= 0 else None
+    return ProducerRecord(topic, key=key_bytes, value=value, timestamp_ms=timestamp_ms, headers=headers)
 
 
 class CloudEvents(Application):
@@ -180,7 +176,7 @@ class CloudEvents(Application):
                 raise ValueError(str(cause)) from cause
 
     def on_emit(self, record: EmittedRecord) -> Sequence[EmittedRecord]:
-        """Write the attributes into headers. Raises CloudEventRefusedError if a callable returns what none can be."""
+        """Write the attributes into headers. Raises CloudEventRefusedError if a callable returns an illegal one."""
         if self._emits and self._is_ours(record.topic):
             pairs = dict(_pairs(self._event(record)))
             for name in {header.key for header in record.headers}:
@@ -191,7 +187,7 @@ class CloudEvents(Application):
         return (record,)
 
     def on_ingest(self, record: IngestedRecord) -> Sequence[IngestedRecord]:
-        """Let an event in, in binary mode. Raises CloudEventRefusedError if it is malformed, or none and required."""
+        """Let an event in, in binary mode. Raises CloudEventRefusedError if it is malformed or not there."""
         if not self._is_ours(record.topic):
             return (record,)
         if is_structured := _is_structured(record.headers, is_required=self._required):
@@ -280,7 +276,7 @@ def _structured_event(value: Any) -> CloudEvent:
 
 
 def _checked(attributes: dict[str, Any], data: Any = None) -> CloudEvent:
-    """Return an event. Raises CloudEventRefusedError for others; the library makes up attributes that it lacks."""
+    """Return an event. Raises CloudEventRefusedError for missing attributes, which the library would make up."""
     if missing := [name for name in _REQUIRED if not attributes.get(name)]:
         raise CloudEventRefusedError(f"it lacks {', '.join(missing)}")
     if len(attributes) > _MOST_ATTRIBUTES:
@@ -296,7 +292,6 @@ def _checked(attributes: dict[str, Any], data: Any = None) -> CloudEvent:
 
 
 def _pairs(attributes: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
-    """Yield names and values of the headers of an event in binary mode."""
     for name, value in attributes.items():
         if value is None:
             continue
@@ -307,7 +302,7 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as cause:
-        raise CloudEventRefusedError("it has half a character, which UTF-8 can't hold") from cause
+        raise CloudEventRefusedError("it has a lone surrogate, which UTF-8 can't hold") from cause
 
 
 def _attribute_text(name: str, value: object) -> str:
@@ -316,7 +311,7 @@ def _attribute_text(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int):
-        raise CloudEventRefusedError(f"attribute {name!r} is of type {type(value).__name__}, and no attribute is")
+        raise CloudEventRefusedError(f"attribute {name!r} is of type {type(value).__name__}, which none can have")
     return str(value)
 
 
@@ -343,7 +338,7 @@ def _time_of(text: str) -> datetime:
             raise ValueError
         time: datetime = _library().read_time(text.upper())
     except ValueError as cause:
-        raise CloudEventRefusedError("its time is no time of RFC 3339") from cause
+        raise CloudEventRefusedError("its time is not in the form of RFC 3339") from cause
     return time
 
 
@@ -358,7 +353,7 @@ def _data_bytes(event: CloudEvent) -> bytes | None:
     try:
         return _utf8(json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as cause:
-        raise CloudEventRefusedError(f"its data are no JSON: {type(cause).__name__}") from cause
+        raise CloudEventRefusedError(f"its data have no JSON form: {type(cause).__name__}") from cause
 
 
 def _are_binary_events(records: RecordColumns) -> bool:
@@ -399,7 +394,7 @@ def _are_sound(attribute: str, values: pa.BinaryArray) -> bool:
     if attribute == _CONTENT_TYPE:
         return not _any(pc.starts_with(pc.utf8_lower(texts), _STRUCTURED_KIND))
     if attribute == "time":
-        # Those of other centuries raise, and are looked at one by one.
+        # Times of other centuries raise here, and are checked one by one.
         texts.cast(pa.timestamp("ns", "UTC"))
         return not _any(pc.invert(pc.match_substring_regex(texts, f"^({_TIME.pattern})$")))
     return True

@@ -1,4 +1,4 @@
-"""The header that says how a record's value is written, as HTTP's does, and what else it says.
+"""The header that says how a record's value is written, as in HTTP, with its parameters.
 
     content-type := type "/" subtype (";" name "=" (token | quoted text))*      in ASCII, without regard to case
 
@@ -19,7 +19,6 @@ CONTENT_TYPE: Final = "content-type"
 """The name of the header."""
 LONGEST_CONTENT_TYPE: Final = 256
 """Bytes that a content type has at most."""
-_KEPT: Final = 1024
 
 _TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _TYPE: Final = re.compile(rf"({_TOKEN}/{_TOKEN})[ \t]*")
@@ -41,7 +40,7 @@ class ContentType:
         return _parsed(value)
 
 
-@lru_cache(_KEPT)
+@lru_cache(1024)
 def _parsed(value: bytes) -> ContentType:
     text = value.decode("latin-1").strip(" \t")
     found = _TYPE.match(text)

@@ -1,7 +1,7 @@
 """polyglot_serde: values of a topic whose producers do not agree on a format, each read as its content type says.
 
-Formats are given by content type: those here, the extra `polyglot`, or any serde. None makes more of a record's bytes
-than there are, and none runs what they say.
+Formats are given by content type: those here, which need the extra `polyglot`, or any serde. None of these allocates
+more than a record's bytes can fill, and none runs code from them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from statestore.errors import DeserializationError, SerializationError
 from statestore.errors.middleware import UnknownContentTypeError
+from statestore.format.json_fields import distinct
 from statestore.format.serde import Serde, Serdes
 from statestore.middleware.application import extra, value_of
 from statestore.middleware.schemas.content_type import CONTENT_TYPE, ContentType
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CONTENT_TYPE", "Format", "polyglot_serde"]
 
-_LARGEST_BYTES: Final = 16 << 20
 _CODECS: Final = {
     "utf-8": "utf-8",
     "us-ascii": "ascii",
@@ -118,7 +118,7 @@ def polyglot_serde(
     writes: str,
     default: str | None = None,
     header: str = CONTENT_TYPE,
-    largest_bytes: int = _LARGEST_BYTES,
+    largest_bytes: int = 16 << 20,
 ) -> Serde[Any]:
     """Return the serde that reads each value in the format of its content type.
 
@@ -211,21 +211,14 @@ def _write_msgpack(value: Any) -> bytes:
 def _read_msgpack(data: bytes) -> Any:
     import msgpack
 
-    # What a length may be is bounded by how many bytes there are.
+    # msgpack bounds lengths by the number of bytes.
     return msgpack.unpackb(
-        data, raw=False, strict_map_key=True, max_ext_len=0, ext_hook=_refuse_ext, object_pairs_hook=_unique
+        data, raw=False, strict_map_key=True, max_ext_len=0, ext_hook=_refuse_ext, object_pairs_hook=distinct
     )
 
 
 def _refuse_ext(code: int, _: bytes) -> Any:
     raise ValueError(f"extension types are not read, and this is one of code {code}")
-
-
-def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        raise ValueError("a map has a key a second time")
-    return made
 
 
 def _read_bool(text: str) -> bool:
@@ -236,7 +229,7 @@ def _read_bool(text: str) -> bool:
 
 def _read_number(form: re.Pattern[str], make: Callable[[str], Any], text: str) -> Any:
     if not form.fullmatch(text):
-        raise ValueError("no number")
+        raise ValueError("not a number")
     return make(text)
 
 
@@ -272,7 +265,7 @@ class _Csv:
         if max(map(len, fields)) > csv.field_size_limit():
             raise SerializationError(f"a field of CSV has more than {csv.field_size_limit()} characters")
         row = StringIO(newline="")
-        # The end of the line is what tells the writer which fields to quote.
+        # By the end of the line the writer knows which fields to quote.
         csv.writer(row, delimiter=self.delimiter, lineterminator=_LINE_END).writerow(fields)
         return row.getvalue().removesuffix(_LINE_END).encode()
 
@@ -287,7 +280,7 @@ class _Csv:
             try:
                 made[name] = _CSV_TYPES[kind][0](text)
             except ValueError:
-                # Its words quote the text.
+                # The cause quotes the text.
                 raise DeserializationError(f"column {name!r} is no {kind.__name__}") from None
         return made
 

@@ -1,4 +1,4 @@
-"""Who a record is of: tokens checked before state.
+"""Whose a record is: tokens, checked before the record reaches state.
 
 `Authentication` checks the token that a record brings along (a JSON Web Token, RFC 7519), and leaves what it says in a
 header that nobody else can have put there; `claims_of` reads it, and `authorization` asks a policy about it.
@@ -46,7 +46,7 @@ _TIME_MAX: Final = 2**53
 _RSA_BITS_MIN: Final = 2048
 _SUBJECT: Final = "sub"
 _UNCHECKED: Final[Options] = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "require": ["exp"]}
-"""PyJWT looks at the clock of the machine; times are checked here, by that of the batch."""
+"""PyJWT would go by the machine's clock: this module checks times, by the batch's."""
 _TOKENS: Final = jwt.PyJWT()
 _SIGNATURES: Final = jwt.PyJWS()
 
@@ -73,7 +73,7 @@ class TokenKey(Key):
         problem = f"a key can't be used for {self.algorithm}: it"
         try:
             prepared: Any = algorithm.prepare_key(self._material)
-        except Exception as cause:  # whatever cryptography has against it
+        except Exception as cause:  # whatever cryptography raises
             raise ValueError(f"{problem} is no key of this algorithm ({type(cause).__name__})") from None
         least, found = _RSA_BITS_MIN, _bits(prepared)
         if self.algorithm.startswith("HS"):
@@ -96,14 +96,14 @@ class TokenKey(Key):
 
 
 def _bits(key: Any) -> int:
-    """Return the size of a key of RSA; of others, whose sizes their algorithms say, enough."""
+    """Return the size of a key of RSA; enough for other keys, whose sizes their algorithms fix."""
     public = key.public_key() if hasattr(key, "public_key") else key
     is_rsa = hasattr(public, "public_numbers") and hasattr(public.public_numbers(), "e")
     return int(public.key_size) if is_rsa else _RSA_BITS_MIN
 
 
 class _Verified(NamedTuple):
-    """What of a verified token is needed for each record that has it."""
+    """What each record with a verified token needs of it."""
 
     claims: bytes
     begins_ms: int
@@ -261,7 +261,7 @@ class Authentication(KeyedInterceptor):
         return token.encode()
 
     def _claims_of(self, token: bytes | None) -> bytes | None:
-        """Return the claims of a token that is good now; None if there is none, and need not be."""
+        """Return the claims of a token that is valid now; None if there is none and none is required."""
         if not self._ingests:
             return None
         try:
@@ -312,7 +312,7 @@ class Authentication(KeyedInterceptor):
         if key_id is None and len(self._keys.ring) == 1:
             (key_id,) = self._keys.ring
         if not is_key_id(key_id):
-            raise TokenRefusedError(reason="it names no key, or one that can't be")
+            raise TokenRefusedError(reason="it names no key, or an illegal key id")
         key = self._keys.key(key_id, TokenKey)
         if key.algorithm != algorithm:
             raise TokenRefusedError(reason=f"its algorithm {algorithm!r} is not that of key {key_id!r}")
@@ -357,7 +357,7 @@ def _time_ms(claims: Mapping[str, Any], name: str) -> int | None:
 
 
 def _refuse(error: jwt.PyJWTError, key_id: str) -> NoReturn:
-    """Raise the refusal that an error of PyJWT's is, without what it says of the token."""
+    """Raise a refusal for an error of PyJWT, without what that says of the token."""
     match error:
         case jwt.InvalidSignatureError():
             reason = f"it is not signed with key {key_id!r}, or was changed"

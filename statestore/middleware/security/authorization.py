@@ -1,4 +1,4 @@
-"""Whether who a record is of may write it: `Authorization` asks a policy about each record."""
+"""`Authorization` asks a policy about each record: may its principal write it?"""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ _REASON_MAX: Final = 500
 class Authorization(Application):
     """Asks a policy about each record that is ingested, and refuses those that it does not allow.
 
-    Whatever else than True, or a decision that allows, is a denial; so is whatever the policy raises, whose class
-    is in the reason. What a RecordRefusedError of its own says is left as it is.
+    Anything but True, or a decision that allows, is a denial. So is whatever the policy raises: the reason names its
+    class. A RecordRefusedError of its own passes as it is.
 
     Args:
         policy: a function of an AccessRequest.

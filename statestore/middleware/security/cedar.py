@@ -1,4 +1,4 @@
-"""Policies in Cedar, a language for them, for `Authorization`: who may write what stands in a text, and not in code.
+"""Policies for `Authorization` in the language Cedar: a text, not code, says who may write what.
 
 A request is Cedar's: the principal is `User::` and the token's claim `sub`, the action `Action::"write"`, the resource
 `Topic::` and the topic's name; `context.claims` has the claims that Authentication kept, and `context.headers` those
@@ -74,11 +74,11 @@ class CedarPolicy:
     def __call__(self, request: AccessRequest) -> AccessDecision:
         """Return Cedar's decision, with the policies that decided."""
         if (principal := request.principal) is None:
-            return AccessDecision(False, "nobody's record: its token says nobody, or there is none")
+            return AccessDecision(False, "the record has no principal: it has no token, or a token without sub")
         given = self._given
         headers = {name: _text(request.headers, name) for name in given["headers"] if name in request.headers}
         if unreadable := sorted(name for name, text in headers.items() if text is None):
-            return AccessDecision(False, f"header {unreadable[0]!r} is no text, or too long to be looked at")
+            return AccessDecision(False, f"header {unreadable[0]!r} is not text, or too long")
         asked = {
             "principal": {"type": given["principal_type"], "id": principal},
             "action": {"type": given["action_type"], "id": request.action},
@@ -108,7 +108,7 @@ class CedarPolicy:
 
 
 def _record(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of JSON Cedar has: no null, no fractions, and no names that Cedar's JSON has for entities."""
+    """Return the part of JSON that Cedar knows: no null, no fractions, no names that Cedar reserves for entities."""
     kept = {name: _value(value) for name, value in values.items() if not name.startswith("__")}
     return {name: value for name, value in kept.items() if value is not None}
 

@@ -196,7 +196,7 @@ class HeaderEncryption(KeyedInterceptor):
             try:
                 unseal(self._keys, value, _fields_of_header(name), name)
             except RecordRefusedError:
-                pass  # it only looks like a ciphertext, or nobody here can open it: hide it, whatever it is
+                pass  # it only looks like a ciphertext, or we have no key for it: encrypt it in any case
             else:
                 return value
         return seal(self._keys, value, _fields_of_header(name))
@@ -271,7 +271,6 @@ class _SerdeCipher:
     context: str
 
     def serde(self, inner: Serde[_T]) -> Serde[_T]:
-        """Return the serde that writes and reads ciphertext of what `inner` does."""
         with_headers = None if inner.with_headers is None else self._header_serde(inner.with_headers)
         columns = None if inner.columns is None else self._column_serde(inner.columns)
         return Serde(f"encrypted {inner.name}", *self._both(inner), with_headers, columns)

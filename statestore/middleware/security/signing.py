@@ -140,7 +140,7 @@ class Signing(KeyedInterceptor):
         if steering := sorted(
             set(self._unsigned).intersection({*other.goes_by, *other.marks}.difference(other.changes))
         ):
-            return f"what comes in is as headers say that are not signed: take {steering} out of `unsigned`"
+            return f"it goes by headers that are not signed: take {steering} out of `unsigned`"
         return super().why_not_after(other)
 
     def why_not_before(self, other: Interceptor) -> str | None:
@@ -171,7 +171,7 @@ class Signing(KeyedInterceptor):
     def init(self, context: InterceptorContext) -> None:
         """Take clock and store."""
         super().init(context)
-        # The same for the same records when a batch is retried, and different in each shard.
+        # Equal when a batch is retried, different in each shard.
         self._serials = count(context.shard << 32)
         self._seen = _SeenSignatures(self.name, context) if self._refuse_replays else None
 
@@ -231,7 +231,7 @@ class Signing(KeyedInterceptor):
     def _is_good(
         self, frame: bytes | None, topic: str, key: bytes | None, value: bytes | None, headers: Pairs, timestamp_ms: int
     ) -> bool:
-        """Return whether there is a signature, which is good then. Raises SignatureRefusedError, UnknownKeyIdError."""
+        """Return whether there is a signature, and check it. Raises SignatureRefusedError and UnknownKeyIdError."""
         if frame is None:
             if self._required:
                 raise SignatureRefusedError(reason=f"there is no header {self._header!r}")
@@ -277,11 +277,11 @@ class Signing(KeyedInterceptor):
             raise SignatureRefusedError(reason=f"made {time_ms - now_ms} ms in the future: are clocks set?")
 
     def _note(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Take the signatures of rows as seen. Raises SignatureRefusedError if one was seen before, and takes none."""
+        """Note the signatures of rows. Raises SignatureRefusedError if one was seen before, and notes none."""
         if not self._refuse_replays or not rows:
             return
         if self._seen is None:
-            raise RuntimeError("to refuse replays it needs the context that a query or a test driver gives it")
+            raise RuntimeError("refuse_replays needs a store: give the chain to a query or a test driver")
         self._seen.add([(key, frame, timestamp_ms) for frame, _, key, _, _, timestamp_ms in rows])
 
 
@@ -301,7 +301,6 @@ def _header_names(names: Sequence[str], own: str) -> tuple[str, ...]:
 
 
 def _rows(records: RecordColumns) -> Iterator[tuple[Any, Any, Any, Pairs]]:
-    """Yield topic, key, value and headers of each record."""
     columns = (records.topic, records.key, records.value, records.headers)
     for topic, key, value, header_bytes in zip(*map(row_objects, columns), strict=True):
         yield topic, key, value, parse_headers(header_bytes)
@@ -321,7 +320,7 @@ class _SeenSignatures:
         return max(timestamp_ms, self._context.stream_time_ms_of(key))
 
     def add(self, signed: Sequence[tuple[bytes | None, bytes, int]]) -> None:
-        """Take keys, signatures and times of records as seen. Raises SignatureRefusedError, and takes none then."""
+        """Note keys, signatures and times of records. Raises SignatureRefusedError if one is known, and notes none."""
         found = {}
         for key, frame, time_ms in signed:
             place = map_entry_key(key or b"", hashlib.sha256(frame).digest()[:_DIGEST_BYTES])
@@ -334,7 +333,6 @@ class _SeenSignatures:
             self.flush()
 
     def flush(self) -> None:
-        """Write to the store what is not there yet."""
         if not self._held:
             return
         places, times_ms = pa.array(self._held.keys(), pa.binary()), pa.array(self._held.values(), pa.int64())

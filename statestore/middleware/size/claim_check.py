@@ -37,8 +37,6 @@ _OBJECT: Final = re.compile(r"objects/[0-9a-f]{2}/[0-9a-f]{64}")
 
 
 class _Claim(NamedTuple):
-    """What a claim says of its object."""
-
     size_bytes: int
     digest: str
 
@@ -51,12 +49,12 @@ class _Claim(NamedTuple):
 
     @classmethod
     def of(cls, header: bytes) -> _Claim:
-        """Raise ClaimError if the claim is malformed, or of a path that is not that of its hash."""
+        """Raise ClaimError if the claim is malformed, or its path is not that of its hash."""
         if (found := _CLAIM.fullmatch(header)) is None:
             raise ClaimError(f"its header {CLAIM_CHECK_HEADER} is no claim of version 1")
         claim = cls(int(found[1]), found[2].decode())
         if claim.path != found[3].decode():
-            raise ClaimError(f"its claim has another path than that of its hash, {claim.path}: it is not followed")
+            raise ClaimError(f"its claim names another path than that of its hash, {claim.path}: it is not followed")
         return claim
 
 
@@ -110,8 +108,8 @@ class ClaimCheck(Application):
     def fetch(self, headers: Headers) -> bytes:
         """Return the value that the claim in a record's headers stands for.
 
-        Raises ClaimError if there is no claim, it is malformed, or its object is too large or not what was checked in,
-        ClaimMissingError if there is none, and LocationError.
+        Raises ClaimError if there is no claim, it is malformed, or its object is too large or not what was checked in;
+        ClaimMissingError if there is no object; and LocationError.
         """
         if (claim := _claim_in(headers)) is None:
             raise ClaimError(f"it has no header {CLAIM_CHECK_HEADER}")
@@ -144,7 +142,7 @@ class ClaimCheck(Application):
         if (value := record.value) is None:
             return (record,)
         if value:
-            record.headers.remove(CLAIM_CHECK_HEADER)  # of a value that was here before
+            record.headers.remove(CLAIM_CHECK_HEADER)  # of an earlier value
         elif claim := _claim_in(record.headers):
             self.location.write(claim.path, self._fetched(claim))
         if len(value) <= self._threshold_bytes:
@@ -157,7 +155,7 @@ class ClaimCheck(Application):
         return (made,)
 
     def on_emit_columns(self, records: RecordColumns) -> RecordColumns | None:
-        """Hand on records that have neither large values nor claims; the others one by one."""
+        """Pass records on if none has a large value or a claim; else they go one by one."""
         are_small = np.max(row_sizes(records.value), initial=0) <= self._threshold_bytes
         return records if are_small and has_none(records, CLAIM_CHECK_HEADER) else None
 
@@ -170,7 +168,7 @@ class ClaimCheck(Application):
         return (record.copy(value=value, headers=record.headers.copy().remove(CLAIM_CHECK_HEADER)),)
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns | None:
-        """Hand on records of which none has a claim; the others one by one."""
+        """Pass records on if none has a claim; else they go one by one."""
         return records if self._lazy or has_none(records, CLAIM_CHECK_HEADER) else None
 
     def __repr__(self) -> str:
@@ -202,6 +200,5 @@ def _another(claim: _Claim) -> ClaimError:
 
 
 def _claim_in(headers: Headers) -> _Claim | None:
-    """Return the claim that a record has; None if there is none. Raises ClaimError."""
     value = value_of(headers, CLAIM_CHECK_HEADER)
     return None if value is None else _Claim.of(value)

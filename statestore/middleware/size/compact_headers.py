@@ -3,7 +3,7 @@
     "_h"     := headers, in the layout of `kip82.id_header_bytes` with ids of varints
     id 0     := a header that has no id: its value is KIP-1271's encoding of that one header
 
-The layout is fixed, and no producer's or consumer's to choose.
+The layout is fixed: neither producers nor consumers choose it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CompactHeaders(Application):
     Their order, repeated ones, null values and headers that have no id stay as they are. Who reads the topic without
     this sees one header, and can read it by `decode`. Records without that header are left as they are.
 
-    Raises CompactHeadersError for a record whose header is none, or has an id that the registry does not know.
+    Raises CompactHeadersError for a record whose header is malformed, or has an id that the registry does not know.
     """
 
     kind = "header-ids"
@@ -66,7 +66,7 @@ class CompactHeaders(Application):
         if a header of the registry has the id 0; for a configuration FormatError for what is no registry.
         """
         if not header:
-            raise ValueError("header must be the name of one, got ''")
+            raise ValueError("header must be the name of a header, got ''")
         try:
             raise ValueError(f"header {ids.key_of(_ESCAPE_ID)!r} can't have the id {_ESCAPE_ID}: it stands for no id")
         except UnknownHeaderError:
@@ -110,7 +110,7 @@ class CompactHeaders(Application):
         """Put all headers of each record into one; keys and values are not looked at."""
         try:
             compact = encode_id_header_column(records.decoded_headers(), self.ids.id_of)
-        except UnknownHeaderError:  # what stands under the id 0 is made one by one
+        except UnknownHeaderError:  # headers without an id are written one by one
             return _with_headers(records, self._compact)
         empty = pa.repeat(pa.scalar(b"", pa.binary()), len(records))
         packed = add_header_column(empty, self.header, compact)
@@ -130,14 +130,14 @@ class CompactHeaders(Application):
         return _with_headers(records, self._expanded) if found is None else records.with_columns(headers=found)
 
     def _decoded(self, headers: pa.ListArray) -> pa.BinaryArray | None:
-        """Return the headers that are in the one header of each row; None if that has to be looked at one by one."""
+        """Return the headers in the one header of each row; None if the rows have to be decoded one by one."""
         rows, values = rows_of_headers(headers), headers.flatten().field("value")
         if values.null_count or len(np.unique(rows)) < len(rows):
             return None
         try:
             found = decode_id_header_column(values, self.ids.key_of)
         except UnknownHeaderError:
-            found = None
+            return None
         if found is None:
             return None
         places = np.full(len(headers), -1)

@@ -5,8 +5,8 @@
     gzip    RFC 1952
     zstd    RFC 8878, one frame, with its checksum; of a frame with a dictionary, the header has the dictionary's id
 
-A record without that header, and one without a value, is as it was. Source: the architecture of metadata, per-record
-custom compression.
+Records without that header, and those without a value, are as they were. Source: the architecture of metadata,
+per-record custom compression.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -40,9 +40,6 @@ __all__ = ["COMPRESSION_HEADER", "Compression", "ContentTypes", "train_dictionar
 COMPRESSION_HEADER: Final = "COMPRESSION"
 """The header that says how a value is compressed."""
 
-CompressionChoice: TypeAlias = Callable[[str, Headers, bytes], bool]
-"""Says of a topic, headers and a value whether to try and compress that."""
-
 _GZIP: Final = "gzip"
 _ZSTD: Final = "zstd"
 _LEVELS: Final = {_GZIP: range(1, 10), _ZSTD: range(-7, 23)}
@@ -51,9 +48,8 @@ _MARK: Final = re.compile(rb"(gzip|zstd)(?::([0-9]{1,10}))?")
 _GZIP_WINDOW: Final = 31  # zlib's largest window, and gzip's frame around it
 _MOST_GZIP_MEMBERS: Final = 64
 _WINDOW_BYTES: Final = 8 << 20
-"""The window that every reader of zstd should have room for, by RFC 8878."""
+"""The window that RFC 8878 asks every reader of zstd to have memory for."""
 _MOST_DICTIONARY_BYTES: Final = 10 << 20
-_MAX_BYTES: Final = 16 << 20
 _COMPRESSED_FORMATS: Final = (
     b"\x1f\x8b",  # gzip
     b"\x28\xb5\x2f\xfd",  # zstd
@@ -120,8 +116,8 @@ class Compression(Application):
         dictionaries: Mapping[int, bytes] | None = None,
         dictionary: int | None = None,
         min_bytes: int = 64,
-        max_bytes: int = _MAX_BYTES,
-        when: CompressionChoice = looks_compressible,
+        max_bytes: int = 16 << 20,
+        when: Callable[[str, Headers, bytes], bool] = looks_compressible,
     ) -> None:
         """Say how values are compressed; gzip and zstd are read in any case.
 
@@ -149,7 +145,7 @@ class Compression(Application):
         self._level: Final = level
         self._dictionaries: Final = _checked_dictionaries(dictionaries or {})
         if dictionary is not None and (codec != _ZSTD or dictionary not in self._dictionaries):
-            raise ValueError(f"dictionary {dictionary} is to be one of dictionaries, and codec to be {_ZSTD}")
+            raise ValueError(f"dictionary {dictionary} must be one of dictionaries, and codec must be {_ZSTD}")
         self._dictionary: Final = None if dictionary is None else self._dictionaries[dictionary]
         self._mark: Final = (codec if dictionary is None else f"{codec}:{dictionary}").encode()
         self._mark_bytes: Final = len(encode_headers([(COMPRESSION_HEADER, self._mark)])) - 1  # without their count
@@ -234,7 +230,7 @@ class Compression(Application):
         return records.with_columns(value=pa.array(values, pa.binary()), headers=headers)
 
     def _compressed(self, topic: str, headers: Headers, value: bytes) -> bytes | None:
-        """Return the compressed value; None if it is not to be, or would not be smaller with the header it needs."""
+        """Return the compressed value; None to leave it alone, also if it and its header would not be smaller."""
         if not self._min_bytes <= len(value) <= self._max_bytes or not self._when(topic, headers, value):
             return None
         if self._codec == _GZIP:
@@ -281,7 +277,6 @@ def train_dictionary(samples: Iterable[bytes], *, size_bytes: int = 16_384) -> b
 
 
 def _in_rows(count: int, rows: Sequence[int]) -> pa.BooleanArray:
-    """Return for each of `count` rows whether it is among `rows`."""
     mask = np.zeros(count, np.bool_)
     mask[rows] = True
     return pa.array(mask)
@@ -328,7 +323,7 @@ def _zstd_decompressor(dictionary: bytes | None, max_window_bytes: int) -> zstan
 
 
 def _unpacked(data: bytes, dictionary: bytes | None, max_bytes: int) -> bytes:
-    """Return what one frame of zstd holds; no more than `max_bytes` are ever made."""
+    """Return the content of one frame of zstd; it never makes more than `max_bytes`."""
     window_bytes = max(_WINDOW_BYTES, 1 << (max_bytes - 1).bit_length())
     try:
         context = _zstd_decompressor(dictionary, window_bytes)
@@ -350,7 +345,7 @@ def _unpacked(data: bytes, dictionary: bytes | None, max_bytes: int) -> bytes:
 
 
 def _streamed(context: zstandard.ZstdDecompressor, data: bytes, max_bytes: int) -> bytes:
-    """Return what a frame holds that does not say how much. What comes out is counted first, and kept then."""
+    """Return the content of a frame that does not say its size: it is counted first, then decompressed again."""
     with context.stream_reader(data) as reader:
         if len(reader.read(max_bytes + 1)) > max_bytes:
             raise DecompressionLimitError(codec=_ZSTD, max_bytes=max_bytes)
@@ -362,7 +357,7 @@ def _streamed(context: zstandard.ZstdDecompressor, data: bytes, max_bytes: int) 
 
 
 def _gunzipped(data: bytes, max_bytes: int) -> bytes:
-    """Return what the members of gzip hold together; no more than one byte above `max_bytes` is ever made."""
+    """Return the content of all members of gzip; it never makes more than `max_bytes` and one byte."""
     value = b""
     for _ in range(_MOST_GZIP_MEMBERS):
         member = zlib.decompressobj(_GZIP_WINDOW)

@@ -1,14 +1,13 @@
-"""Header ids: who owns which numbers. The headers of a record under such numbers are `compact_headers`.
+"""Header ids: who owns which numbers. `compact_headers` writes the headers of a record under them.
 
-Ids are signed 32-bit integers, and parted as IPv4 addresses are:
+Ids are signed 32-bit integers, divided as IPv4 addresses are:
 
     0                            nobody's: for formats that need a number of their own
     1 to 2^31 - 1                public: a registrar allots ranges of it to owners
     -2^31 to -1                  private, as 192.168.* is: for use inside one house, allotted to nobody
 
-Short ids are short in bytes: -64 to 63 take one, what lies outside of +-8,191 three or more. Two vendors who don't know
-of each other ship a registry each, with their own range; `merged` puts them together. Source: the architecture of
-metadata that KIP-82 refers to.
+Small ids take few bytes: -64 to 63 one, those beyond +-8,191 three or more. Two vendors who don't know each other ship
+a registry each, with their own range; `merged` joins them. Source: the architecture of metadata that KIP-82 refers to.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from statestore.errors import FormatError
 from statestore.errors.middleware import HeaderRangeError
-from statestore.format.json_fields import MALFORMED
+from statestore.format.json_fields import MALFORMED, distinct
 from statestore.format.varint import INT32_MAX, INT32_MIN
 from statestore.kip82.id_headers import HeaderIds
 
@@ -142,9 +141,9 @@ class HeaderRegistry(HeaderIds):
         name twice or an unknown field; and what making a registry raises.
         """
         try:
-            document = json.loads(text, object_pairs_hook=_fields)
+            document = json.loads(text, object_pairs_hook=distinct)
             if document.keys() != {"format", "ranges", "ids"} or document["format"] != _FORMAT:
-                raise ValueError(f"it has not the fields of format {_FORMAT}")
+                raise ValueError(f"its fields are not those of format {_FORMAT}")
             ranges = [_range(given) for given in document["ranges"]]
             ids = {name: _number(header_id) for name, header_id in document["ids"].items()}
             if len(ranges) > _MAX_RANGES or len(ids) > _MAX_IDS or len(text) > _MAX_BYTES:
@@ -179,7 +178,6 @@ class HeaderRegistry(HeaderIds):
 
 
 def _name(what: str, name: object) -> str:
-    """Return a name. Raises TypeError and ValueError for anything else."""
     if not isinstance(name, str):
         raise TypeError(f"the name of {what} must be a str, got {name!r}")
     if not 0 < len(name) <= _MAX_NAME:
@@ -196,13 +194,6 @@ def _check_ranges(ranges: Mapping[IdRange, str]) -> None:
         if span.first <= before.last:
             raise HeaderRangeError(f"header ids {span} of {owner!r} overlap {before} of {other!r}")
         before, other = span, owner
-
-
-def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise ValueError("it has a name twice")
-    return fields
 
 
 def _range(given: Any) -> tuple[IdRange, str]:

@@ -1,4 +1,4 @@
-"""Header limits: records with more headers, or larger ones, than anybody needs are refused unread."""
+"""Header limits: records with too many headers, or too large ones, are refused before they are read."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from statestore.middleware.application import Application, options
 
 __all__ = ["HeaderLimits"]
 
-_HEADER_BYTES_MIN: Final = 2
-"""A header of an empty key and no value: one byte for the length of each."""
+_HEADER_BYTES_MIN: Final = 2  # of an empty key and no value: one byte for the length of each
 
 
 class HeaderLimits(Application):
     """Refuses records with more than `max_headers` headers, or more than `max_bytes` of them as they are encoded.
 
-    Only their count is read, and their length is known. It belongs at the end of a chain: what comes in meets it first.
+    Only their count is read. Put it at the end of a chain: so what comes in passes it first.
     """
 
     kind = "limits"

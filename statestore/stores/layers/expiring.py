@@ -1,8 +1,8 @@
-"""Entries that expire: the layer that hides them when their time has come, and where it stands when that is.
+"""Entries that expire: the layer that hides them when their time has come, and the store of those times.
 
-Nothing is changed in what is recorded of the store itself. Beside it there is a key-value store of plain bytes,
-`<name>-expiry`, which is written in the same batches and so can't be apart from it. When an entry expires stands there
-twice, by key and in order of time: see `format.due_key`. An entry of which neither is there does not expire.
+The store itself is recorded as without. Beside it a key-value store of plain bytes, `<name>-expiry`, is written in the
+same batches, so both always agree. It has the time at which an entry expires twice, by key and in order of time: see
+`format.keys.due_key`. An entry that it does not know does not expire.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class TimeToLive:
 
     @classmethod
     def of(cls, ttl: Duration | None, clock: str, header: str | None = None) -> TimeToLive:
-        """Return it. Raises ValueError for less than 1 ms, for an unknown clock and for an empty name."""
+        """Return a time to live. Raises ValueError for a ttl below 1 ms, an unknown clock and an empty header name."""
         if clock not in _CLOCKS:
             raise ValueError(f"clock must be one of {', '.join(_CLOCKS)}, not {clock!r}")
         if header is not None and not (isinstance(header, str) and header):
-            raise ValueError(f"header must be the name of one, got {header!r}")
+            raise ValueError(f"header must be the name of a header, got {header!r}")
         return cls(None if ttl is None else milliseconds("ttl", ttl, least=1), clock, header)
 
 
@@ -79,7 +79,7 @@ _CLOCKS: Final[Mapping[str, Callable[[Clocks], Callable[[], int]]]] = {
 
 @dataclass(frozen=True)
 class Expiry:
-    """What a store with a time to live is built with, beside its own bytes."""
+    """What building a store with a time to live needs beside its own bytes."""
 
     times: ByteStore  # the outermost layer of the store that its builder's `expiry_store` builds
     clocks: Clocks
@@ -114,7 +114,7 @@ class ExpiryTimes:
         return takes_rows(self._store)
 
     def set_rows(self, keys: Sequence[bytes], expiries_ms: Sequence[int | None], records: RecordColumns) -> None:
-        """Do what `set` does of each key in turn, for the record in the row beside it."""
+        """Do what `set` does for each key in turn, for the record in the row beside it."""
         distinct = sorted(set(keys))
         known = dict(zip(distinct, self.get_many(distinct), strict=True))
         rows: list[int] = []
@@ -142,7 +142,7 @@ class ExpiryTimes:
         return (place for place, _ in self._store.range(start, end) if place != end)
 
     def forget(self, places: Sequence[bytes]) -> list[bytes]:
-        """Let the entries of places that `due` has yielded expire no more, and return their keys."""
+        """Forget the times at these places, which `due` yielded, and return the keys of their entries."""
         keys = list(map(key_behind_time, places))
         self._store.write([(place, None) for place in (*places, *expiry_keys(keys))])
         return keys
@@ -209,7 +209,7 @@ class ExpiringLayer(ByteStoreLayer):
 
     @property
     def takes_rows(self) -> bool:
-        """Whether no header says when entries expire: it may be that of the record, which has to be the current one."""
+        """Whether no header says when entries expire: that may be one of the record, which must be the current one."""
         return self._header is None and self._times.takes_rows and super().takes_rows
 
     def write_rows(self, changes: RowChanges) -> None:
@@ -240,8 +240,8 @@ class ExpiringLayer(ByteStoreLayer):
     def delete_expired(self) -> int:
         """Delete entries that have expired, and return how many.
 
-        At most a thousand, or twice as many as were written since the last call: so it does not stay behind for ever,
-        and no batch pays for all that expired at once.
+        At most a thousand, or twice as many as were written since the last call: so it catches up in the end, and no
+        batch pays for all that expired at once.
         """
         limit = max(_DELETED_AT_LEAST, _DELETED_PER_WRITE * self._writes)
         self._writes = 0

@@ -142,7 +142,7 @@ class RetainingLayer(ByteStoreLayer):
     """Passes on writes to live segments only."""
 
     def __init__(self, inner: ByteStore, segments: Segments, *, counts_deletes: bool = True) -> None:
-        """Take what is below; in a store that retains duplicates deletes change nothing, so they don't count."""
+        """Take the store below. Deletes don't count where duplicates are retained: they change nothing there."""
         super().__init__(inner)
         self._counts_deletes = counts_deletes
         self.dropped_records = 0  # how many writes came too late
@@ -171,7 +171,7 @@ class RetainingLayer(ByteStoreLayer):
 
 
 class ChangeLoggingLayer(ByteStoreLayer):
-    """Appends each write to `changelog` after it was made, deletes of absent keys too; none that it reads from `inner`.
+    """Appends each write to `changelog` after it was made, deletes of absent keys too, unless that reads `inner`.
 
     Keys of windows and sessions are logged without the segment that they stand in.
     """
@@ -286,7 +286,7 @@ class CachingLayer(WriteSet):
         self._size_bytes = 0
 
     def _is_behind_committed(self, start: bytes) -> bool:
-        # What it stands on holds writes in memory, too, which to look for the last one would all be put in order.
+        # The store below holds writes in memory, too: looking for its last key would sort them all.
         return False
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -38,12 +39,11 @@ if TYPE_CHECKING:
 ProviderFactory: TypeAlias = "Callable[[], otel.TracerProvider]"
 
 FLUSH_MS: Final = 1000
-"""How long a flush may take, in milliseconds, before the next ones are left out for a while."""
+"""How long a flush may take, in milliseconds; after a longer one the next ones are left out for a while."""
 HELD_OFF_MS: Final = 60_000
 """How long flushes are left out after one that took too long, in milliseconds."""
 
 _LOG = logging.getLogger(__name__)
-_SCHEMA_URL: Final = list(Schemas)[-1].value
 
 
 class ProcessTracer:
@@ -52,10 +52,10 @@ class ProcessTracer:
     def __init__(self, provider: otel.TracerProvider) -> None:
         self.provider: Final = provider
         self._held_off_until_s = 0.0
-        self.tracer: Final[otel.Tracer] = provider.get_tracer("statestore", schema_url=_SCHEMA_URL)
+        self.tracer: Final[otel.Tracer] = provider.get_tracer("statestore", schema_url=list(Schemas)[-1].value)
 
     def flush(self) -> None:
-        """Hand over what was recorded, for the process may end; not for a while after a flush that took too long."""
+        """Hand over what was recorded, as the process may end; pause for a while after a flush that took too long."""
         flush = getattr(self.provider, "force_flush", None)
         start_s = monotonic()
         if flush is None or start_s < self._held_off_until_s:
@@ -65,11 +65,10 @@ class ProcessTracer:
         if not is_done or took_ms > FLUSH_MS:
             self._held_off_until_s = monotonic() + HELD_OFF_MS / 1000
             problem = "spans took %d ms to hand over: is the collector there? Not waiting for it for %d s"
-            _LOG.warning(problem, took_ms, HELD_OFF_MS)
+            _LOG.warning(problem, took_ms, HELD_OFF_MS // 1000)
 
 
 _BY_IDENTITY: Final[dict[str, ProcessTracer]] = {}
-_CONFIGURED: Final = ""
 
 
 def process_tracer(identity: str, factory: ProviderFactory | None) -> ProcessTracer | None:
@@ -78,7 +77,7 @@ def process_tracer(identity: str, factory: ProviderFactory | None) -> ProcessTra
         provider = otel.get_tracer_provider()
         if isinstance(provider, otel.ProxyTracerProvider | otel.NoOpTracerProvider):
             return None
-        return _kept(_CONFIGURED, provider)
+        return _kept("", provider)
     return _BY_IDENTITY.get(identity) or _kept(identity, factory())
 
 
@@ -132,28 +131,18 @@ class _Processed(NamedTuple):
     token: Token[Context] | None
 
 
+@dataclass
 class BatchTraces:
     """Makes the spans, of which one may be open: that of the record that is processed."""
 
-    _has_spans = False
-    _processed: _Processed | None = None
-
-    def __init__(
-        self,
-        tracer: ProcessTracer,
-        propagation: trace_headers.Propagation,
-        context: InterceptorContext | None,
-        consumer_group: str | None,
-        *,
-        shows_keys: bool,
-        is_current: bool,
-    ) -> None:
-        self._tracer = tracer
-        self._propagation = propagation
-        self._context = context
-        self._consumer_group = consumer_group
-        self._shows_keys = shows_keys
-        self._is_current = is_current
+    tracer: ProcessTracer
+    propagation: trace_headers.Propagation
+    context: InterceptorContext | None
+    consumer_group: str | None
+    shows_keys: bool
+    is_current: bool
+    _has_spans: bool = field(default=False, init=False)
+    _processed: _Processed | None = field(default=None, init=False)
 
     def ingest(self, record: IngestedRecord) -> None:
         """Make the span of a record that was read; its headers are changed in place."""
@@ -163,9 +152,7 @@ class BatchTraces:
             headers.remove(TRACE_LINKS)
         if self._passes(headers, seen):
             return
-        place = RecordPlace(record.topic, record.partition, record.offset)
-        context = self._propagation.extract(headers)
-        self._begin(Operation.POLL, headers, context, place, record)[1].end()
+        self._begin(Operation.POLL, record, RecordPlace(record.topic, record.partition, record.offset))[1].end()
 
     def consume(self, record: Any) -> None:
         """Begin the span in which a record is processed; its headers are changed in place."""
@@ -174,24 +161,24 @@ class BatchTraces:
         span: otel.Span | None = None
         seen = trace_headers.seen_trace(headers)
         if self._passes(headers, seen):
-            context = self._unsampled_context(headers, seen) if self._is_current else None
+            context = self._unsampled_context(headers, seen) if self.is_current else None
         else:
             place = RecordPlace() if metadata is None else RecordPlace(*metadata)
-            context, span = self._begin(Operation.PROCESS, headers, self._propagation.extract(headers), place, record)
-        token = attach(context) if self._is_current and context is not None else None
+            context, span = self._begin(Operation.PROCESS, record, place)
+        token = attach(context) if self.is_current and context is not None else None
         self._processed = _Processed(metadata, span, headers.copy(), value_of(headers, TRACEPARENT), token)
 
     def sent_headers(self, headers: Headers) -> Headers | None:
         """Return the headers that a record is to be sent with; None for those that it has."""
         processed = self._processed
         if processed is None or processed.metadata != self._metadata:
-            return None  # no record is processed, but a punctuation, or what was held back
+            return None  # no record is being processed: a punctuation, or what was held back
         sent = headers.last_header(TRACEPARENT)
-        if sent is not None and sent.value == processed.traceparent and self._propagation.is_w3c:
+        if sent is not None and sent.value == processed.traceparent and self.propagation.is_w3c:
             return None
-        if not self._propagation.names_trace(headers):
+        if not self.propagation.names_trace(headers):
             copied = headers.copy()
-            self._propagation.inject(copied, self._propagation.extract(processed.headers))
+            self.propagation.inject(copied, self.propagation.extract(processed.headers))
             return copied
         if processed.span is None or trace_headers.is_same_trace(headers, processed.headers):
             return None
@@ -207,9 +194,7 @@ class BatchTraces:
             headers.remove(TRACE_LINKS)
         if self._passes(headers, seen):
             return
-        place = RecordPlace(record.topic, record.partition)
-        context = self._propagation.extract(headers)
-        self._begin(Operation.SEND, headers, context, place, record, links)[1].end()
+        self._begin(Operation.SEND, record, RecordPlace(record.topic, record.partition), links)[1].end()
 
     def ingest_columns(self, records: RecordColumns) -> RecordColumns:
         """Do what `ingest` does to records with topics, partitions and offsets."""
@@ -241,35 +226,30 @@ class BatchTraces:
             processed.span.end()
 
     def fail(self, error: Exception) -> None:
-        """Have the span of the record that is processed say that it failed, if it is that one which did."""
+        """Mark the span of the record that is processed as failed, if that record failed."""
         if self._processed is not None and self._processed.metadata == self._metadata:
             self._show_failure(type(error))
 
     def close(self) -> None:
-        """Hand over what was recorded. What is still open was not finished: its span says that it failed."""
+        """Hand over what was recorded. A record that is still open was not finished: its span is marked as failed."""
         self._show_failure(sys.exc_info()[0])
         self.leave()
         if self._has_spans:
-            self._tracer.flush()
+            self.tracer.flush()
 
     @property
     def _metadata(self) -> tuple[str, int, int] | None:
-        return None if self._context is None else self._context.record_metadata
+        return None if self.context is None else self.context.record_metadata
 
     def _begin(
-        self,
-        operation: Operation,
-        headers: Headers,
-        context: Context,
-        place: RecordPlace,
-        record: Any,
-        links: list[otel.Link] | None = None,
+        self, operation: Operation, record: Any, place: RecordPlace, links: list[otel.Link] | None = None
     ) -> tuple[Context, otel.Span]:
-        """Start a span and have the headers name it; return it and the context that it is in."""
+        """Start a span below that of the record's headers, and write it into them; return its context and the span."""
         name, _, kind = operation.value
+        context = self.propagation.extract(record.headers)
         attributes = _CONSTANT[operation].copy()
-        if self._consumer_group is not None and operation is not Operation.SEND:
-            attributes[messaging.MESSAGING_CONSUMER_GROUP_NAME] = self._consumer_group
+        if self.consumer_group is not None and operation is not Operation.SEND:
+            attributes[messaging.MESSAGING_CONSUMER_GROUP_NAME] = self.consumer_group
         if place.topic is not None:
             name = f"{name} {place.topic}"
             attributes[messaging.MESSAGING_DESTINATION_NAME] = place.topic
@@ -279,18 +259,18 @@ class BatchTraces:
             attributes[messaging.MESSAGING_KAFKA_OFFSET] = place.offset
         if record.value is None:
             attributes[messaging.MESSAGING_KAFKA_MESSAGE_TOMBSTONE] = True
-        text = _text(record.key) if self._shows_keys else None
+        text = _text(record.key) if self.shows_keys else None
         if text is not None:
             attributes[messaging.MESSAGING_KAFKA_MESSAGE_KEY] = text
-        span = self._tracer.tracer.start_span(name, context, kind, attributes, links)
+        span = self.tracer.tracer.start_span(name, context, kind, attributes, links)
         self._has_spans = self._has_spans or span.is_recording()
         context = otel.set_span_in_context(span, context)
-        self._propagation.inject(headers, context)
+        self.propagation.inject(record.headers, context)
         return context, span
 
     def _passes(self, headers: Headers, seen: trace_headers.SeenTrace) -> bool:
-        """Return whether the sender has not sampled the trace, by which OpenTelemetry's default samplers go, too."""
-        if not self._propagation.is_w3c or not trace_headers.is_unsampled(seen.traceparent):
+        """Return whether the sender has not sampled the trace: OpenTelemetry's default samplers follow that, too."""
+        if not self.propagation.is_w3c or not trace_headers.is_unsampled(seen.traceparent):
             return False
         if seen.longest_bytes > trace_headers.MAX_VALUE_BYTES:
             trace_headers.drop_oversize(headers)
@@ -303,12 +283,12 @@ class BatchTraces:
 
     def _unsampled_context(self, headers: Headers, seen: trace_headers.SeenTrace) -> Context:
         if seen.longest_bytes or seen.traceparent is None:
-            return self._propagation.extract(headers)
+            return self.propagation.extract(headers)
         return otel.set_span_in_context(otel.NonRecordingSpan(remote_span(seen.traceparent)), Context())
 
     def _columns(self, records: RecordColumns, trace: Callable[..., None]) -> RecordColumns:
-        """Have records traced by `trace`, which takes row, key, value (of which any bytes stand) and headers."""
-        is_traced = ~trace_headers.unsampled_rows(records) if self._propagation.is_w3c else np.ones(len(records), bool)
+        """Call `trace` with row, key, value (any bytes if it has one) and headers of each record to be traced."""
+        is_traced = ~trace_headers.unsampled_rows(records) if self.propagation.is_w3c else np.ones(len(records), bool)
         may_have_links = trace_headers.may_have_links(records)
         if is_traced.any():
             header_bytes = records.headers.to_pylist()
@@ -328,7 +308,7 @@ def remote_span(traceparent: bytes) -> otel.SpanContext:
 
 
 def _text(key: object) -> str | None:
-    """Return a key that is a text; None for any other, which has no form that everybody would know it by."""
+    """Return a key that is text; None for any other: it has no generally known form."""
     if isinstance(key, bytes) and len(key) <= _MAX_KEY_BYTES:
         try:
             key = key.decode()

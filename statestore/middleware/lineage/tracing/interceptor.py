@@ -151,14 +151,8 @@ class Tracing(Application):
         if not self._is_ready:
             self._is_ready = True
             if (tracer := process_tracer(self._identity, self._tracer_provider)) is not None:
-                self._batch = BatchTraces(
-                    tracer,
-                    Propagation(self._propagator),
-                    self._context,
-                    self._consumer_group,
-                    shows_keys=self._shows_keys,
-                    is_current=self._is_current,
-                )
+                said = self._consumer_group, self._shows_keys, self._is_current
+                self._batch = BatchTraces(tracer, Propagation(self._propagator), self._context, *said)
         return self._batch
 
 

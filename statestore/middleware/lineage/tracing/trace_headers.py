@@ -1,9 +1,9 @@
-"""Trace headers: what of W3C's is read without OpenTelemetry, links to other traces, and contexts by a propagator.
+"""Trace headers: W3C's, read without OpenTelemetry; links to other traces; and contexts by a propagator.
 
     traceparent := version "-" trace_id:32 hex "-" span_id:16 hex "-" flags:2 hex
     trace-links := traceparent ("," traceparent)*          at most MAX_LINKS, the latest last
 
-Of headers that are there twice the last counts, as in Kafka. Source: W3C Trace Context, level 2; W3C Baggage.
+If a header is there twice, the last counts, as in Kafka. Source: W3C Trace Context, level 2; W3C Baggage.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def is_same_trace(headers: Headers, others: Headers) -> bool:
 
 
 def drop_oversize(headers: Headers) -> None:
-    """Remove what of W3C's headers is longer than what is read."""
+    """Remove those of W3C's headers that are too long to be read."""
     for key in (TRACESTATE, BAGGAGE):
         if any(header.value is not None and len(header.value) > MAX_VALUE_BYTES for header in headers.headers(key)):
             headers.remove(key)
@@ -92,7 +92,7 @@ def unsampled_rows(records: RecordColumns) -> Flags:
     traceparent = records.header(TRACEPARENT)
     named = pc.match_substring_regex(traceparent, f"^{_FORM}{_UNSAMPLED_FLAG}$")
     nobody = pc.match_substring_regex(traceparent, f"^({_NOBODY})$")
-    # All headers together, for that is one look: what is longer is told by the record.
+    # All headers together, as that is one look. Records with more are checked one by one.
     is_short = pc.less_equal(pc.binary_length(records.headers), MAX_VALUE_BYTES)
     return np.asarray(pc.fill_null(pc.and_(pc.and_(named, pc.invert(nobody)), is_short), False))
 
@@ -158,7 +158,7 @@ class Propagation:
         """Whether traceparent alone says if a trace is sampled."""
 
     def extract(self, headers: Headers) -> Context:
-        """Return the context of the headers: an empty one of what is missing, malformed or too long."""
+        """Return the context of the headers, empty where they are missing, malformed or too long."""
         return self._propagator.extract(headers, Context(), _LAST_HEADERS)
 
     def names_trace(self, headers: Headers) -> bool:
@@ -168,7 +168,7 @@ class Propagation:
         return get_current_span(self.extract(headers)).get_span_context().is_valid
 
     def inject(self, headers: Headers, context: Context) -> None:
-        """Have the headers say what the context says, and no more: what of theirs was not understood goes."""
+        """Write the context into the headers; those of the propagator that the context does not have are removed."""
         written: dict[str, str] = {}
         self._propagator.inject(written, context)
         values: dict[str, str | None] = dict.fromkeys(sorted(self.fields - written.keys()))

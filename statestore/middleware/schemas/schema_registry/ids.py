@@ -41,7 +41,7 @@ _SIZES: Final = {_NUMBER: 5, _GUID: 17}
 
 
 class SchemaIds(NamedTuple):
-    """What a registry calls a schema; None for an id that it has not."""
+    """The ids of a schema in a registry; None for an id that the registry does not have."""
 
     number: int | None = None
     guid: bytes | None = None
@@ -63,7 +63,7 @@ class SchemaId(NamedTuple):
 
 
 class IdPlace(Enum):
-    """Where a schema's id is written. Wherever it stands, it is found when the record is read."""
+    """Where a schema's id is written. A reader finds it in each of these places."""
 
     HEADER = "header"
     """In a header, as GUID, or as number if the registry has no GUIDs. Where there are no headers: PREFIX."""
@@ -83,8 +83,7 @@ class IdWriter:
     def __post_init__(self) -> None:
         if self.for_key and self.place is IdPlace.MD5:
             raise ValueError(
-                "a content type and an MD5 in headers are those of a value: write a key's schema id by "
-                "IdPlace.HEADER or IdPlace.PREFIX"
+                "IdPlace.MD5 is for values only: write the id of a key's schema by IdPlace.HEADER or IdPlace.PREFIX"
             )
 
     def write(self, ids: SchemaIds, headers: Headers | None, datum: bytes) -> bytes:
@@ -103,8 +102,8 @@ class IdWriter:
                 return datum
         if self.place is IdPlace.MD5:
             raise SerializationError(
-                "the MD5 of a schema stands in headers, and a store without headers has none: give "
-                "that store a serde whose schema ids are numbers, or headers"
+                "the MD5 of a schema is written in headers, and the store keeps none: give the store headers, or a "
+                "serde whose schema ids are numbers"
             )
         return _framed(None, _known(ids.number, "number")) + datum
 
@@ -137,8 +136,8 @@ def _read_frame(data: bytes, where: str) -> tuple[SchemaId, bytes]:
     size = _SIZES.get(data[0]) if data else None
     if size is None or len(data) < size:
         raise SchemaIdError(
-            f"no schema id in {where}, nor in a header for it: it begins with {data[:1].hex() or 'nothing'}, "
-            "and 00 and 4 bytes, or 01 and 16 bytes, were an id"
+            f"no schema id in {where}, nor in a header for it: it begins with {data[:1].hex() or 'nothing'}, and an id "
+            "is 00 and 4 bytes, or 01 and 16 bytes"
         )
     inner = data[1:size]
     schema_id = SchemaId("guid", inner) if data[0] == _GUID else SchemaId("number", int.from_bytes(inner, "big"))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class SchemaInterceptor(Application):
-    """Says of values in Avro which schema they have, and makes of others what a serde with that schema reads.
+    """Writes the id of a topic's schema beside values in Avro, and reads values of other schemas under the topic's.
 
     What is sent to one of its topics gets the id of the topic's schema. What comes from one is written anew under the
     topic's schema if another one has written it. Records of other topics, and those without a value, are left alone.

@@ -4,7 +4,7 @@ An MD5 is looked up in a mapping, or in a compacted topic:
 
     topic: key := md5:u8[16]   value := schema, in JSON as UTF-8
 
-Anybody may have written to the topic: what has not the MD5 that it stands under is passed over.
+Anybody may have written to the topic: an entry whose key is not its MD5 is ignored.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ConfluentRegistry(SchemaRegistry):
         self.auto_register = auto_register
 
     def connect(self) -> SchemaRegistryClient:
-        """Return the client. Raises ExtraMissingError for want of confluent-kafka, and what the client raises."""
+        """Return the client. Raises ExtraMissingError without confluent-kafka, and what the client raises."""
         with extra("schema-registry"):
             from confluent_kafka.schema_registry import SchemaRegistryClient
         config = self._config() if callable(self._config) else self._config
@@ -99,7 +99,7 @@ class ConfluentRegistry(SchemaRegistry):
             elif name not in seen:
                 if len(seen) == _MOST_REFERENCES:
                     raise IncompatibleSchemaError(f"a schema names more than {_MOST_REFERENCES} others")
-                # A version stays readable for the schemas that name it, also when it was deleted.
+                # Deleted versions too: schemas that name them are still read.
                 seen[name] = self.connection.get_version(reference.subject, reference.version, True).schema
                 waiting.append((reference, True))
                 waiting.extend((each, False) for each in reversed(seen[name].references or []))
@@ -119,7 +119,7 @@ def _is_missing(answer: Any) -> bool:
 
 def _text(schema: Schema) -> str:
     if (schema.schema_type or "AVRO") != "AVRO" or schema.schema_str is None:
-        raise IncompatibleSchemaError(f"a schema of type {schema.schema_type} is none of Avro")
+        raise IncompatibleSchemaError(f"a schema of type {schema.schema_type} is not one of Avro")
     return schema.schema_str
 
 
@@ -131,13 +131,14 @@ class _ByMd5(SchemaRegistry):
     def _find(self, md5: bytes) -> str | None: ...
 
     @abstractmethod
-    def _add(self, md5: bytes, schema: str) -> None: ...
+    def add(self, md5: bytes, schema: str) -> None:
+        """Keep a schema that is not there."""
 
     def deposit(self, subject: str, schema: str) -> SchemaIds:
         """Keep a schema under its MD5, if it is not there; the subject makes no difference."""
         md5 = schema_md5(schema)
         if self._find(md5) is None:
-            self._add(md5, schema)
+            self.add(md5, schema)
         return SchemaIds(md5=md5)
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema | None:
@@ -163,9 +164,6 @@ class Md5Registry(_ByMd5):
         """Keep a schema that is not there."""
         self.schemas[md5] = schema
 
-    def _add(self, md5: bytes, schema: str) -> None:
-        self.add(md5, schema)
-
     def _find(self, md5: bytes) -> str | None:
         return self.schemas.get(md5)
 
@@ -190,10 +188,11 @@ class TopicRegistry(_ByMd5):
         self._kafka = dict(kafka)
 
     def connect(self) -> Any:
-        """Return what reads and writes the topic. Raises ExtraMissingError for want of confluent-kafka."""
+        """Return what reads and writes the topic. Raises ExtraMissingError without confluent-kafka."""
         return _Log(self.topic, self._kafka, self.max_schemas)
 
-    def _add(self, md5: bytes, schema: str) -> None:
+    def add(self, md5: bytes, schema: str) -> None:
+        """Write a schema to the topic, and wait until the brokers have it. Raises what they answer."""
         self.connection.add(md5, schema.encode())
 
     def _find(self, md5: bytes) -> str | None:

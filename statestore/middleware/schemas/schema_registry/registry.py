@@ -1,7 +1,7 @@
 """SchemaRegistry: what keeps schemas under ids, and is asked once for each.
 
-A process keeps what it was told: by registry, whose copies share it, and so many schemas at most. That a registry has
-no schema of an id is kept for a while only, for the schema may come yet.
+A process keeps what a registry told it, up to a number of schemas; copies of the registry share that. A missing schema
+is remembered only for a while, as it may still come.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class SchemaRegistry(ABC):
         return found
 
     def close(self) -> None:
-        """Let the process forget what it was told, by its copies too, and let go of the connection."""
+        """Forget what the registry told this process, for its copies too, and close the connection."""
         connection = self._known().connection
         _REGISTRIES.forget(self._token)
         if connection is not None:
@@ -130,7 +130,7 @@ class SchemaRegistry(ABC):
             self.refuse_service(f"{type(cause).__name__}: {cause}", cause)
 
     def refuse_service(self, problem: str, cause: Exception | None = None) -> NoReturn:
-        """Raise RegistryUnavailableError. What the problem holds of users and passwords in addresses is left out."""
+        """Raise RegistryUnavailableError, without the users and passwords that addresses in the problem hold."""
         shown = _USER_INFO.sub("//", problem)[:_LONGEST_PROBLEM]
         raise RegistryUnavailableError(repr(self), problem=shown) from cause
 
@@ -143,8 +143,6 @@ class SchemaRegistry(ABC):
 
 
 class _Known:
-    """What a process was told by a registry."""
-
     def __init__(self) -> None:
         self.ids = RecentlyUsed(_KEPT_SCHEMAS)
         self.schemas = RecentlyUsed(_KEPT_SCHEMAS)

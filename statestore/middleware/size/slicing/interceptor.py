@@ -120,7 +120,7 @@ class Slicing(Application):
             context.schedule_wall_clock(max(_LEAST_INTERVAL_MS, self._limits.timeout_ms // 4), self._give_up_overdue)
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
-        """Slice a record that is too large. Raises SliceError for one that can't be, or that nobody would glue."""
+        """Slice a record that is too large. Raises SliceError if it can't be sliced, or could not be glued."""
         if self._cutting is None or record.value is None or self._max_bytes is None:
             return (record,)
         size_bytes = len(record.key or b"") + len(record.value) + len(record.headers.to_bytes())
@@ -139,14 +139,14 @@ class Slicing(Application):
         return self._cutting.slices(record)
 
     def on_emit_columns(self, records: RecordColumns) -> RecordColumns | None:
-        """Hand on records of which none is too large; the others one by one."""
+        """Pass records on if none is too large; else they go one by one."""
         if self._max_bytes is None:
             return records
         sizes = row_sizes(records.key) + row_sizes(records.value) + row_sizes(records.headers)
         return records if np.max(sizes, initial=0) <= self._max_bytes else None
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
-        """Keep a slice until all of its message have come, and return that then. Raises SliceError."""
+        """Keep a slice until all of its message have come, then return the message. Raises SliceError."""
         slice_ = Slice.of(record.headers) if self._glue else None
         if slice_ is None:
             return (record,)
@@ -154,7 +154,7 @@ class Slicing(Application):
         return () if whole is None else (whole,)
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns | None:
-        """Hand on records of which none is a slice; the others one by one."""
+        """Pass records on if none is a slice; else they go one by one."""
         return records if not self._glue or has_none(records, CHUNK_HEADER) else None
 
     def finish_batch(self) -> None:
@@ -166,10 +166,10 @@ class Slicing(Application):
         self._messages().give_up_overdue(now_ms)
 
     def _messages(self) -> OpenMessages:
-        """Return the messages that are open, read from state when they are first asked for."""
+        """Return the open messages, which are read from state at the first call."""
         if self._open is None:
             if self._context is None:
-                raise TypeError("slices are glued in state: a chain with Slicing is to be given to a query or a driver")
+                raise TypeError("slices are glued in state: give a chain with Slicing to a query or a driver")
             chunks, messages = map(self._context.state_store, self._store_names)
             self._open = OpenMessages(messages, chunks, self._limits, self._context.refuse)
         return self._open

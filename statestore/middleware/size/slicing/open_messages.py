@@ -6,9 +6,8 @@
                -> version:u8 is_delivered:u8 count:u32_be message_size:u32_be crc32:u32_be
                   received:u32_be received_size:u32_be stored_size:u64_be changed_ms:i64_be
 
-A message that was delivered stays known for as long as one may stay open: slices of it that come once more, as retries
-send them, are not reported as a message that is incomplete. If all of them come again, it is delivered again, as a
-record is that is sent twice.
+A delivered message stays known for as long as a message may stay open: so slices that a retry sends once more are not
+reported as an incomplete message. If all of them come again, it is delivered again, as a record that is sent twice is.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Limits:
 
 @dataclass
 class _Message:
-    """What is known of a message of which slices are in state, or were."""
+    """What is known of a message whose slices are, or were, in state."""
 
     is_delivered: bool
     count: int
@@ -68,13 +67,9 @@ class _Message:
             raise FormatError("message in slices", f"no {_MESSAGE.size} bytes of version {_VERSION}")
         return cls(*_MESSAGE.unpack(data)[1:])
 
-    def empty(self, slice_: Slice) -> None:
-        self.count, self.size_bytes, self.crc32 = slice_.of_message
-        self.received = self.received_bytes = self.stored_bytes = 0
-
 
 class OpenMessages:
-    """The messages of a shard of which some slices have come, the one that changed longest ago first."""
+    """The messages of a shard that are known, the one that changed longest ago first."""
 
     def __init__(self, messages: Any, chunks: Any, limits: Limits, refuse: Refuse) -> None:
         self._messages = messages
@@ -88,7 +83,7 @@ class OpenMessages:
     def add(self, record: IngestedRecord, slice_: Slice, now_ms: int) -> IngestedRecord | None:
         """Take a slice, and return its whole message if that was the last one missing.
 
-        Raises SliceError if it can't be one of its message, or that is too large, or is not what was sliced.
+        Raises SliceError if the slice does not fit the others, or the message is too large or not what was sliced.
         """
         value = record.value
         if not value:
@@ -101,19 +96,21 @@ class OpenMessages:
         place = map_entry_key(record.key or b"", sized(record.topic.encode()) + slice_.message_id)
         message = self._known.get(place) or _Message(False, *slice_.of_message, 0, 0, 0, now_ms)
         if not message.received:
-            message.empty(slice_)
+            message.count, message.size_bytes, message.crc32 = slice_.of_message
         if (message.count, message.size_bytes, message.crc32) != slice_.of_message:
             raise SliceError(
                 f"it is slice {slice_.index} of {slice_.count} of message {slice_.message_id.hex()} of "
-                f"{slice_.size_bytes} bytes, of which others say that it has {message.count} slices and "
+                f"{slice_.size_bytes} bytes, but others of that message say {message.count} slices and "
                 f"{message.size_bytes} bytes, or another checksum"
             )
         if (known := self._chunks.get(place + _INDEX.pack(slice_.index))) is not None:
             if _position_and_value(known)[1] == value:
                 return None
-            raise SliceError(f"it is slice {slice_.index} of message {slice_.message_id.hex()}, which is another one")
+            raise SliceError(
+                f"slice {slice_.index} of message {slice_.message_id.hex()} came before with another value"
+            )
         if message.received_bytes + len(value) > message.size_bytes:
-            raise SliceError(f"the slices of message {slice_.message_id.hex()} are larger than it is")
+            raise SliceError(f"the slices of message {slice_.message_id.hex()} are larger than the message")
         if message.received + 1 == message.count:
             return self._glued(place, message, record, slice_, now_ms)
         self._keep(place, message, record, slice_.index, now_ms)
@@ -147,7 +144,7 @@ class OpenMessages:
             self._give_up(self._least_needed(newest), why)
 
     def _least_needed(self, newest: bytes) -> bytes:
-        """Return the message to forget first: one that was delivered, the oldest, or the newest if it is alone."""
+        """Return the message to forget first: the oldest delivered one, else the oldest, else the newest."""
         if self._stored_bytes <= self._limits.bytes:
             for place, message in self._known.items():
                 if message.is_delivered and place != newest:
@@ -194,7 +191,6 @@ class OpenMessages:
             self._refuse(_record(place, first), error)
 
     def _empty(self, place: bytes, message: _Message) -> None:
-        """Delete the slices of a message."""
         if message.received:
             self._chunks.put_all([(place + _INDEX.pack(index), None) for index, _ in self._chunks_of(place)])
         self._stored_bytes -= message.stored_bytes

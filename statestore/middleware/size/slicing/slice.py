@@ -45,9 +45,8 @@ class Slice:
     index: int
     count: int
     size_bytes: int
-    """Of the whole message."""
     crc32: int
-    """Of the whole message."""
+    """Of the whole message, as its size."""
 
     @property
     def of_message(self) -> tuple[int, int, int]:
@@ -67,12 +66,12 @@ class Slice:
         if (value := value_of(headers, CHUNK_HEADER)) is None:
             return None
         if len(value) != _LAYOUT.size or value[0] != _VERSION:
-            raise SliceError(f"its header {CHUNK_HEADER} is none of version {_VERSION}, of {_LAYOUT.size} bytes")
+            raise SliceError(f"its header {CHUNK_HEADER} is not {_LAYOUT.size} bytes of version {_VERSION}")
         made = cls(*_LAYOUT.unpack(value)[1:])
         if not (made.index < made.count <= min(made.size_bytes, MOST_SLICES)):
             raise SliceError(
-                f"its header {CHUNK_HEADER} speaks of slice {made.index} of {made.count}, of {made.size_bytes} bytes "
-                f"together: there is none such; at most {MOST_SLICES} are glued"
+                f"its header {CHUNK_HEADER} says slice {made.index} of {made.count}, of {made.size_bytes} bytes, "
+                f"which can not be; at most {MOST_SLICES} are glued"
             )
         return made
 
@@ -85,7 +84,7 @@ class Cutting:
     """Cuts the records that one shard emits in one micro-batch."""
 
     def __init__(self, max_bytes: int, shard: int, batch_ms: int) -> None:
-        """`batch_ms` is a time that this micro-batch has, also when it is retried, and those after it do not."""
+        """`batch_ms` is the time of this micro-batch: the same when it is retried, another in every other one."""
         self._max_bytes = max_bytes
         self._salt = b"%d %d %d" % (max_bytes, shard, batch_ms)
         self._equal: Counter[bytes] = Counter()
