@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from statestore.errors import HarnessError
@@ -46,14 +48,23 @@ def run_java_program(program: Path, *arguments: str, lines: str, jars: Callable[
     Raises JavaNotFoundError, JavaCompilerMissingError, JarsUnavailableError, or JavaProgramError.
     """
     java = java_command()
+    class_path = os.pathsep.join(map(str, sorted(jars().glob("*.jar"))))
+    classes = _compiled(program, java, class_path)
     with tempfile.TemporaryDirectory() as scratch:
-        classes, class_path = Path(scratch, "classes"), os.pathsep.join(map(str, sorted(jars().glob("*.jar"))))
-        # What the program uses of its neighbours is found and compiled with it.
-        compiler = [java, *SHORT_LIVED_JVM, "-m", "jdk.compiler/com.sun.tools.javac.Main", "-proc:none", "-nowarn"]
-        compiler += ["-encoding", "UTF-8", "-cp", class_path, "-sourcepath", str(PROGRAMS), "-d", str(classes)]
-        _run(program, [*compiler, str(program)], java=java)
         command = [java, f"-Djava.io.tmpdir={scratch}", *SHORT_LIVED_JVM, "-cp", f"{classes}{os.pathsep}{class_path}"]
         return _run(program, [*command, program.stem, *arguments], java=java, lines=lines)
+
+
+@cache  # more than ten tests of a file run the same program
+def _compiled(program: Path, java: str, class_path: str) -> str:
+    """Return the directory with the classes of `program`, which goes with this process."""
+    classes = tempfile.TemporaryDirectory()
+    atexit.register(classes.cleanup)
+    # What the program uses of its neighbours is found and compiled with it.
+    compiler = [java, *SHORT_LIVED_JVM, "-m", "jdk.compiler/com.sun.tools.javac.Main", "-proc:none", "-nowarn"]
+    compiler += ["-encoding", "UTF-8", "-cp", class_path, "-sourcepath", str(PROGRAMS), "-d", classes.name]
+    _run(program, [*compiler, str(program)], java=java)
+    return classes.name
 
 
 def _run(program: Path, command: list[str], *, java: str, lines: str = "") -> str:
