@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from statestore.testing.jars import broker_jars, java_command
 from statestore.testing.kafka_broker import KafkaBroker
@@ -18,6 +20,18 @@ settings.load_profile("without deadline")
 
 # Both its tasks that delete what is old would, in seconds, delete records with timestamps such as those of tests.
 NOTHING_IS_DELETED = {"log.initial.task.delay.ms": "3600000", "log.cleaner.backoff.ms": "3600000"}
+
+
+class SchedulingByServer(LoadFileScheduling):
+    """A file's tests run in one process, and all those of Spark Connect, so that one server is started for them."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope = super()._split_scope(nodeid)
+        return "Spark Connect" if Path(scope).name.startswith("test_connect_") else scope
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SchedulingByServer:
+    return SchedulingByServer(config, log)
 
 
 @pytest.fixture(scope="session")
