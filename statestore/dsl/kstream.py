@@ -33,6 +33,7 @@ from statestore.dsl.processors.deduplicating import (
     OfHeader,
     OfKey,
 )
+from statestore.dsl.processors.fixed_key import FixedKeyProcessor
 from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.stateless import (
     PassThrough,
@@ -147,6 +148,33 @@ class KStream(Staged):
         """Show each record to a function of key and value, again if its batch is retried; nothing comes after it."""
         step = partial(Stateless, shown, of_key_and_value("foreach()", action))
         self._step("KSTREAM-FOREACH-", name, step, None)
+
+    def process(
+        self,
+        supplier: ProcessorSupplier,
+        *stores: str,
+        key_serde: Serde[Any] | None = None,
+        value_serde: Serde[Any] | None = None,
+        name: str | None = None,
+    ) -> KStream:
+        """Return what a processor forwards, to be divided anew as with `select_key`; `supplier` makes a new one.
+
+        `stores` are names of stores that it gets from its context: of `StreamsBuilder.add_state_store`, or of tables.
+        """
+        node = name or self._graph.new_name("KSTREAM-PROCESSOR-")  # Kafka takes no number for a name that is given
+        return self._below(node, supplier, value_serde, key_serde, is_rekeyed=True, stores=stores)
+
+    def process_values(
+        self, supplier: ProcessorSupplier, *stores: str, value_serde: Serde[Any] | None = None, name: str | None = None
+    ) -> KStream:
+        """Return what a processor forwards likewise, with the key of the record that it is given: keys stay.
+
+        A record with another key, one that is forwarded outside of `process`, and a BatchProcessor fail the query with
+        TopologyError.
+        """
+        fixed = partial(FixedKeyProcessor, supplier)
+        node = name or self._graph.new_name("KSTREAM-PROCESSVALUES-")
+        return self._below(node, fixed, value_serde, stores=stores)
 
     def split(self, *, name: str | None = None) -> BranchedKStream[KStream]:
         """Return the stream to be split into branches, each record in the first one whose predicate it meets.
@@ -413,8 +441,23 @@ class KStream(Staged):
         is_rekeyed: bool = False,
     ) -> KStream:
         node = self._graph.new_name(prefix, name)
+        return self._below(node, supplier, value_serde, key_serde, is_rekeyed=is_rekeyed)
+
+    def _below(
+        self,
+        node: str,
+        supplier: ProcessorSupplier,
+        value_serde: Serde[Any] | None,
+        key_serde: Serde[Any] | None = None,
+        *,
+        is_rekeyed: bool = False,
+        stores: Sequence[str] = (),
+    ) -> KStream:
+        own, others = self._graph.users_stores(stores)
         keys_of = () if is_rekeyed else None
-        self._graph.add(GraphNode(node, (self._node,), lambda: supplier, keys_of=keys_of))
+        self._graph.add(
+            GraphNode(node, (self._node,), lambda: supplier, lambda: own, reads=lambda: others, keys_of=keys_of)
+        )
         stage = Stage(self._graph, node, key_serde if is_rekeyed else self._key_serde, value_serde)
         return KStream(stage, is_rekeyed=is_rekeyed or self._is_rekeyed)
 

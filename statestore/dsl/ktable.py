@@ -151,10 +151,21 @@ class KTable(Staged, Generic[Stream]):
         self._graph.add(GraphNode(node, (self._node,), supplier, keys_of=()))
         return KGroupedTable(Stage(self._graph, node, key_serde, value_serde), KTable, name)
 
-    def to_stream(self, *, name: str | None = None) -> Stream:
-        """Return the changes as a stream: each new value, and None for a key that is gone."""
+    def to_stream(
+        self,
+        mapper: Callable[[Any, Any], Any] | None = None,
+        *,
+        key_serde: Serde[Any] | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Return the changes as a stream: each new value, and None for a key that is gone.
+
+        `mapper` makes other keys of them, with a serde of `key_serde`: see `KStream.select_key`.
+        """
         step = partial(Stateless, with_value, new_value)
-        return self._stream("KTABLE-TOSTREAM-", name, step, self._value_serde, in_columns=NewValueColumns)
+        stream: Any = self._stream("KTABLE-TOSTREAM-", name, step, self._value_serde, in_columns=NewValueColumns)
+        made: Stream = stream if mapper is None else stream.select_key(mapper, key_serde=key_serde)
+        return made
 
     def changes(self, *, value_serde: Serde[Any] | None = None, name: str | None = None) -> Stream:
         """Return the changes as a stream of Change: the new value, and the one before it. Kafka has no such step."""

@@ -107,6 +107,7 @@ class StreamGraph:
     """Of each sink of a repartition topic the source that reads it."""
     _sinks: dict[str, str | TopicNameExtractor] = field(default_factory=dict)
     """The topic of each."""
+    _users_stores: dict[str, StoreBuilder[Any]] = field(default_factory=dict)
     _windows: dict[str, Windows] = field(default_factory=dict)
     """In the keys of what a node sends on; of those that are not there, there are none."""
     _by_record: frozenset[str] = frozenset()
@@ -153,6 +154,17 @@ class StreamGraph:
         self.add_step(source, lambda topology: topology.add_repartition(topic, sink, source, (parent,), **serdes))
         self._sinks[sink], self._sources[sink] = topic, source
         self._windows[source] = self.windows_of(parent)
+
+    def add_state_store(self, builder: StoreBuilder[Any]) -> None:
+        """Add a store for processors of users. Raises TopologyError for a name that is taken."""
+        if builder.name in self._users_stores:
+            raise TopologyError(f"there already is a state store {builder.name!r}")
+        self._users_stores[builder.name] = builder
+
+    def users_stores(self, names: Sequence[str]) -> tuple[list[StoreBuilder[Any]], list[str]]:
+        """Return those of some stores that users have added, and the names of the others."""
+        own = [name for name in names if name in self._users_stores]
+        return [self._users_stores[name] for name in own], [name for name in names if name not in own]
 
     def needs_null_keys(self, name: str) -> bool:
         """Return whether anything below sends on records without a key; to be asked when the topology is made.

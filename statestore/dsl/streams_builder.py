@@ -16,7 +16,9 @@ from statestore.dsl.stream_graph import GraphNode, Stage, StreamGraph
 from statestore.dsl.table_plans import SourceTable
 from statestore.errors import TopologyError
 from statestore.format.serde import Serde
+from statestore.processor.processor import ProcessorSupplier
 from statestore.processor.topology import Topology
+from statestore.stores.builder import StoreBuilder
 
 _STREAM_SOURCE = "KSTREAM-SOURCE-"
 _TABLE_SOURCE = "KTABLE-SOURCE-"
@@ -35,18 +37,27 @@ class StreamsBuilder:
         A query needs that which leaves out records that a processor fails on, or whose interceptors look at each one.
         """
         self._graph = StreamGraph(KStream, in_columns)
+        self._streams: dict[frozenset[str], KStream] = {}
 
     def stream(
         self, topics: str | Sequence[str], *, key_serde: Serde[Any], value_serde: Serde[Any], name: str | None = None
     ) -> KStream:
-        """Return the stream of the records of one topic or several. `name` is that of its node."""
+        """Return the stream of the records of one topic or several. `name` is that of its node.
+
+        Who asks again for the same topics gets the same stream. Raises TopologyError for other serdes then.
+        """
         read = (topics,) if isinstance(topics, str) else tuple(topics)
         node = self._graph.new_name(_STREAM_SOURCE, name)
+        if (known := self._streams.get(frozenset(read))) is not None:
+            if (known._key_serde, known._value_serde) != (key_serde, value_serde):
+                raise TopologyError(f"stream({topics!r}): {known._node!r} reads the same with other serdes")
+            return known
         self._graph.add_step(
             node, lambda topology: topology.add_source(node, read, key_serde=key_serde, value_serde=value_serde)
         )
         has_columns = key_serde.columns is not None and value_serde.columns is not None
-        return KStream(Stage(self._graph, node, key_serde, value_serde, self._graph.in_columns and has_columns))
+        stage = Stage(self._graph, node, key_serde, value_serde, self._graph.in_columns and has_columns)
+        return self._streams.setdefault(frozenset(read), KStream(stage))
 
     def table(
         self,
@@ -92,21 +103,35 @@ class StreamsBuilder:
                 f"the global table of topic {topic!r} can't be versioned: every shard has only the latest"
             )
         kept = asked.or_serdes(key_serde, value_serde).or_name(lambda: f"{topic}-{graph.new_store_name('')}")
-        source = graph.new_name(_STREAM_SOURCE, None if name is None else f"{name}-source")
-        node = graph.new_name(_TABLE_SOURCE, name)
         builder = kept.key_value_builder()
         reading = partial(
             ReadingTable, TableProcessorPlan(TableStorePlan(builder.name, builder.key_serde), ChangesPlan())
         )
-        graph.add_step(
-            source,
-            lambda topology: topology.add_global_store(
-                builder, source, topic, node, reading, key_serde=key_serde, value_serde=value_serde
-            ),
-        )
-        graph.claim(node)
+        node = self._add_global(builder, topic, reading, key_serde, value_serde, name)
         stage = Stage(graph, node, kept.key_serde, kept.value_serde)
         return GlobalKTable(stage, builder.name, StoreView((builder.name,)))
+
+    def add_state_store(self, builder: StoreBuilder[Any]) -> StreamsBuilder:
+        """Add a store for `KStream.process` and `process_values`, which name it; its keys are those of the records.
+
+        Raises TopologyError for a name that is taken.
+        """
+        self._graph.add_state_store(builder)
+        return self
+
+    def add_global_store(
+        self,
+        builder: StoreBuilder[Any],
+        topic: str,
+        supplier: ProcessorSupplier,
+        *,
+        key_serde: Serde[Any],
+        value_serde: Serde[Any],
+        name: str | None = None,
+    ) -> StreamsBuilder:
+        """Add a store of which every shard has all, fed from a topic by a processor; every other one can read it."""
+        self._add_global(builder, topic, supplier, key_serde, value_serde, name)
+        return self
 
     def build(self) -> Topology:
         """Return a topology of all that was declared; a new one at every call.
@@ -114,3 +139,24 @@ class StreamsBuilder:
         Raises TopologyError for what can't be run, as a table whose serdes are not known.
         """
         return self._graph.build()
+
+    def _add_global(
+        self,
+        builder: StoreBuilder[Any],
+        topic: str,
+        supplier: ProcessorSupplier,
+        key_serde: Serde[Any],
+        value_serde: Serde[Any],
+        name: str | None,
+    ) -> str:
+        graph = self._graph
+        source = graph.new_name(_STREAM_SOURCE, name and f"{name}-source")
+        node = graph.new_name(_TABLE_SOURCE, name)
+        graph.add_step(
+            source,
+            lambda topology: topology.add_global_store(
+                builder, source, topic, node, supplier, key_serde=key_serde, value_serde=value_serde
+            ),
+        )
+        graph.claim(node)
+        return node

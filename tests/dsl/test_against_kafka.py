@@ -7,11 +7,24 @@ than 0 they are others, and STATESTORE_SCENARIOS says how many there are of each
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from statestore.dsl import GlobalKTable, KStream, KTable, StreamsBuilder
+from statestore.dsl.aggregates.grouped_stream import (
+    CogroupedKStream,
+    KGroupedStream,
+    SessionWindowedKStream,
+    TimeWindowedKStream,
+)
+from statestore.dsl.branched_stream import BranchedKStream
+from statestore.dsl.grouped_table import KGroupedTable
 from statestore.errors import TopologyError
+from statestore.testing.jars import kafka_streams_jars
 from tests.support.java.dsl import run_dsl_with_kafka_streams
 from tests.support.twins.dsl_coverage import coverage
 from tests.support.twins.dsl_driver import (
@@ -139,7 +152,8 @@ def test_state_goes_on_that_kafka_streams_left(family: str, kafka_streams: Resul
     moved = 0
     for seed, there in zip(SEEDS, kafka_streams[family], strict=True):
         scenario = draw_dsl_scenario(family, seed)
-        first = step_of_all_times(scenario, there) if "windows" in family else len(scenario.steps) // 2
+        has_windows = any(statement["op"] == "windowed_by" for statement in scenario.program.statements)
+        first = step_of_all_times(scenario, there) if has_windows else len(scenario.steps) // 2
         if first is not None and moved < MOVED_COUNT:
             here = go_on_here(scenario, there, first)
             found = difference(scenario, there, here, has_headers=False, leave_out="dropped")
@@ -232,3 +246,35 @@ def test_a_session_keeps_headers_here_and_has_none_there(kafka_streams: Results)
     (there,), (here,) = outputs(kafka_streams[name][0]), outputs(run_dsl_here(DIFFERING[name]))
     assert there[:3] == here[:3]
     assert (there[3], here[3]) == ([], [["trace", b"1".hex()]])
+
+
+CLASSES = {
+    "StreamsBuilder": StreamsBuilder,
+    "kstream.KStream": KStream,
+    "kstream.KTable": KTable,
+    "kstream.GlobalKTable": GlobalKTable,
+    "kstream.KGroupedStream": KGroupedStream,
+    "kstream.KGroupedTable": KGroupedTable,
+    "kstream.CogroupedKStream": CogroupedKStream,
+    "kstream.TimeWindowedKStream": TimeWindowedKStream,
+    "kstream.SessionWindowedKStream": SessionWindowedKStream,
+    "kstream.TimeWindowedCogroupedKStream": CogroupedKStream,
+    "kstream.SessionWindowedCogroupedKStream": CogroupedKStream,
+    "kstream.BranchedKStream": BranchedKStream,
+}
+
+
+def test_methods_of_kafka_are_here_or_on_the_page(java: str) -> None:
+    names = [f"org.apache.kafka.streams.{name}" for name in CLASSES]
+    (jar,) = kafka_streams_jars().glob("kafka-streams-4*.jar")
+    command = [java, "-m", "jdk.jdeps/com.sun.tools.javap.Main", "-public", "-cp", str(jar), *names]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    page = (Path(__file__).parents[2] / "docs" / "dsl.md").read_text(encoding="utf-8")
+    methods = 0
+    for interface, text in zip(CLASSES, told.split("Compiled from ")[1:], strict=True):
+        for method in set(re.findall(r" (\w+)\(", text)) - {"StreamsBuilder"}:
+            methods += 1
+            here = re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", method)
+            class_name = interface.removeprefix("kstream.")
+            assert hasattr(CLASSES[interface], here) or f"`{class_name}.{method}`" in page, f"{class_name}.{method}"
+    assert methods > 60

@@ -20,9 +20,15 @@ import org.apache.kafka.streams.kstream.*;
 import org.apache.kafka.streams.kstream.internals.Change;
 import org.apache.kafka.streams.kstream.internals.KTableImpl;
 import org.apache.kafka.streams.processor.StateStore;
+import org.apache.kafka.streams.processor.api.FixedKeyProcessor;
+import org.apache.kafka.streams.processor.api.FixedKeyProcessorContext;
+import org.apache.kafka.streams.processor.api.FixedKeyProcessorSupplier;
+import org.apache.kafka.streams.processor.api.FixedKeyRecord;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
+import org.apache.kafka.streams.processor.api.ProcessorSupplier;
 import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
 /**
@@ -155,6 +161,21 @@ public final class RunDsl {
             case "global_table" -> statement.has("materialized")
                 ? builder.globalTable(text(statement, "topic"), consumed(statement), materialized(statement))
                 : builder.globalTable(text(statement, "topic"), consumed(statement));
+            case "state_store" -> {
+                builder.addStateStore(Stores.keyValueStoreBuilder(
+                    Stores.inMemoryKeyValueStore(text(statement, "name")), Serdes.String(), Serdes.Long()));
+                yield null;
+            }
+            case "process" -> {
+                ProcessorSupplier numbered = () -> new Numbered(text(statement, "store"));
+                yield of(statement, named -> ((KStream) of).process(numbered, named, text(statement, "store")),
+                    () -> ((KStream) of).process(numbered, text(statement, "store")));
+            }
+            case "process_values" -> {
+                FixedKeyProcessorSupplier numbered = () -> new NumberedValues(text(statement, "store"));
+                yield of(statement, named -> ((KStream) of).processValues(numbered, named, text(statement, "store")),
+                    () -> ((KStream) of).processValues(numbered, text(statement, "store")));
+            }
             case "to" -> {
                 ((KStream) of).to(text(statement, "topic"), produced(statement));
                 yield null;
@@ -165,7 +186,13 @@ public final class RunDsl {
                 changes.add(statement);
                 yield null;
             }
-            case "to_stream" -> of(statement, named -> ((KTable) of).toStream(named), ((KTable) of)::toStream);
+            case "to_stream" -> {
+                KTable table = (KTable) of;
+                KeyValueMapper map = statement.has("mapper") ? newKey(statement) : null;
+                yield map == null
+                    ? of(statement, named -> table.toStream(named), () -> table.toStream())
+                    : of(statement, named -> table.toStream(map, named), () -> table.toStream(map));
+            }
             case "to_table" -> toTable((KStream) of, statement);
             case "merge" -> merge((KStream) of, (KStream) made.get(text(statement, "other")), statement);
             case "group_by_key" -> ((KStream) of).groupByKey(grouped(statement));
@@ -520,6 +547,57 @@ public final class RunDsl {
         Serde keys = keySerde(statement);
         topology.addSink(text(statement, "topic") + "-sink", text(statement, "topic"),
             keys.serializer(), Serdes.String().serializer(), name);
+    }
+
+    /** Sends on each value with how many its key has had, and each number by its value. */
+    private static final class Numbered implements Processor<Object, Object, Object, Object> {
+        private final String name;
+        private ProcessorContext<Object, Object> context;
+
+        private Numbered(String name) {
+            this.name = name;
+        }
+
+        @Override
+        public void init(ProcessorContext<Object, Object> context) {
+            this.context = context;
+        }
+
+        @Override
+        public void process(Record<Object, Object> record) {
+            long number = next(context.getStateStore(name), record.key());
+            context.forward(record.withValue(number + ":" + record.value()));
+            context.forward(record.withKey("" + record.value()).withValue("" + number));
+        }
+    }
+
+    private static final class NumberedValues implements FixedKeyProcessor<Object, Object, Object> {
+        private final String name;
+        private FixedKeyProcessorContext<Object, Object> context;
+
+        private NumberedValues(String name) {
+            this.name = name;
+        }
+
+        @Override
+        public void init(FixedKeyProcessorContext<Object, Object> context) {
+            this.context = context;
+        }
+
+        @Override
+        public void process(FixedKeyRecord<Object, Object> record) {
+            long number = next(context.getStateStore(name), record.key());
+            context.forward(record.withValue(number + ":" + record.value()));
+        }
+    }
+
+    private static long next(KeyValueStore<Object, Long> numbers, Object key) {
+        if (key == null) {
+            return 0;
+        }
+        Long before = numbers.get(key);
+        numbers.put(key, before == null ? 1 : before + 1);
+        return before == null ? 1 : before + 1;
     }
 
     private static String parentName(Object table) {

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from statestore import Headers, Serde, Serdes, Topology
+from statestore import Headers, Processor, ProcessorContext, Record, Serde, Serdes, Stores, Topology
 from statestore.dsl.join_serdes import WaitingKey
 from statestore.dsl.joins.joined import Joined, StreamJoined
 from statestore.dsl.ktable import KTable
@@ -115,7 +115,17 @@ class Interpreter:
         return self._step(statement, self._made[statement["other"]])
 
     def _to_stream(self, statement: dict[str, Any]) -> Any:
-        return self._step(statement)
+        return self._step(statement, _new_key(statement)) if "mapper" in statement else self._step(statement)
+
+    def _state_store(self, statement: dict[str, Any]) -> None:
+        supplier = Stores.in_memory_key_value_store(statement["name"])
+        self.builder.add_state_store(Stores.key_value_store_builder(supplier, SERDES["string"], SERDES["long"]))
+
+    def _process(self, statement: dict[str, Any]) -> Any:
+        numbered = partial(Numbered, statement["store"], with_values=statement["op"] == "process")
+        return self._step(statement, numbered, statement["store"])
+
+    _process_values = _process
 
     def _to_table(self, statement: dict[str, Any]) -> Any:
         stored = self._stored_always(statement)
@@ -268,6 +278,25 @@ class Interpreter:
     def _stored_serdes(statement: dict[str, Any]) -> dict[str, Serde[Any]]:
         # Aggregations put the window into the key themselves.
         return _serdes({**statement, "key": "string"} if statement["op"] in AGGREGATIONS else statement)
+
+
+class Numbered(Processor):
+    """Sends on each value with how many its key has had, and each number by its value, if it is `with_values`."""
+
+    def __init__(self, store: str, *, with_values: bool) -> None:
+        self._name, self._with_values = store, with_values
+
+    def init(self, context: ProcessorContext) -> None:
+        self._context, self._numbers = context, context.state_store(self._name)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        number = 0
+        if record.key is not None:
+            number = (self._numbers.get(record.key) or 0) + 1
+            self._numbers.put(record.key, number)
+        self._context.forward(record.with_value(f"{number}:{text(record.value)}"))
+        if self._with_values:
+            self._context.forward(record.with_key(text(record.value)).with_value(str(number)))
 
 
 def _change_bytes(change: Any) -> bytes:

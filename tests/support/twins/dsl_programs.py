@@ -40,6 +40,11 @@ class Program:
     def global_table(self, topic: str, value: str = "string", **options: Any) -> Node:
         return self.add("global_table", Node(self, value=value), topic=topic, value=value, **options)
 
+    def state_store(self, name: str) -> str:
+        """A store of a number by key, for `process` and `process_values`."""
+        self.add("state_store", Node(self), name=name)
+        return name
+
     def add(self, op: str, made: Node, **options: Any) -> Node:
         made = replace(made, id=f"{op}{len(self.statements)}")
         held = {name: option for name, option in options.items() if option is not None}
@@ -79,6 +84,13 @@ class Node:
 
     def foreach(self, **options: Any) -> None:
         self._add("foreach", self, **options)
+
+    def process(self, store: str, **options: Any) -> Node:
+        """Send on each value with how many its key has had, and each number by its value."""
+        return self._add("process", replace(self, value="string"), store=store, **options)
+
+    def process_values(self, store: str, **options: Any) -> Node:
+        return self._add("process_values", replace(self, value="string"), store=store, **options)
 
     def split(self, **options: Any) -> Node:
         return self._add("split", self, **options)
@@ -152,8 +164,11 @@ class Node:
         """`full` is "emit_early" or "shut_down", for the bounds `max_records` and `max_bytes`."""
         return self._add("suppress", self, until="time_limit", limit_ms=limit_ms, **options)
 
-    def to_stream(self, **options: Any) -> Node:
-        return self._add("to_stream", replace(self, is_table=False), **options)
+    def to_stream(self, mapper: str | None = None, **options: Any) -> Node:
+        """`mapper` makes other keys of values."""
+        made = replace(self, is_table=False)
+        made = made if mapper is None else replace(made, key="string", size_ms=None)
+        return self._add("to_stream", made, mapper=mapper, **options)
 
     def to_table(self, **options: Any) -> Node:
         return self._add("to_table", replace(self, is_table=True), **options)

@@ -186,8 +186,6 @@ WRONG = {
 }
 
 WRONG_HERE = {
-    # Kafka makes one source of both.
-    "two streams of one topic": topic_of_two("stream", "stream"),
     # Kafka keeps records for no time, and finds none.
     "a join in windows of no length without a grace": joined_streams(0, 0),
 }

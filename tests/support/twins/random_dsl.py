@@ -38,7 +38,9 @@ from tests.support.twins.dsl_programs import Node
 
 
 def stateless(draft: Draft) -> None:
+    """Steps without state, and processors with stores that the builder has, which several may share."""
     random, streams = draft.random, [stream(draft)]
+    stores: list[str] = []
     if draft.chance(0.3):
         streams.append(stream(draft, "other").filter("is_even"))
     for _ in range(random.randint(1, 6)):
@@ -54,6 +56,9 @@ def stateless(draft: Draft) -> None:
             "map",
             "split",
             "foreach",
+            "process",
+            "process_values",
+            "again",
         )
         made = random.choice(steps)
         if made in ("filter", "filter_not"):
@@ -74,6 +79,13 @@ def stateless(draft: Draft) -> None:
             streams += branches(draft, of)
         elif made == "foreach":
             of.foreach(**draft.named())
+        elif made == "again":
+            source = draft.program.stream("in", streams[0].value, **draft.named())
+            streams.append(source.filter("is_long", **draft.named()))
+        elif made.startswith("process"):
+            if not stores or draft.chance(0.7):
+                stores.append(draft.program.state_store(draft.new_name("numbers-")))
+            streams.append(getattr(of, made)(random.choice(stores), **draft.named()))
         elif alike:
             streams.append(of.merge(random.choice(alike), **draft.named()))
     for number, each in enumerate(streams):
@@ -324,6 +336,9 @@ def regrouped(draft: Draft) -> None:
     table = aggregated(draft, time_windows(draft, of) if draft.chance(0.3) else of)
     for number in range(draft.random.choice((0, 0, 1, 2))):
         aggregated(draft, of).to_stream().to(f"more-{number}")
+    if draft.chance(0.3):
+        by_text = table.to_stream("text", **draft.named())
+        aggregated(draft, by_text.group_by_key(**draft.named(0.4))).to_stream().to("by text")
     if draft.chance(0.3):
         again = aggregated(draft, divided(draft, stream(draft, "other"))).to_stream()
         aggregated(draft, divided(draft, again)).to_stream().to("again")

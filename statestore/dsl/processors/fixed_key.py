@@ -1,0 +1,68 @@
+"""A user's processor that may change values, and no keys. Source: Kafka Streams' FixedKeyProcessor."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, cast
+
+from statestore.errors import TopologyError
+from statestore.headers.record_columns import RecordColumns
+from statestore.processor.context import ProcessorContext
+from statestore.processor.processor import BatchProcessor, Processor, ProcessorSupplier
+from statestore.processor.record import Record
+
+
+class FixedKeyProcessor(Processor):
+    """Runs another processor, and refuses what it forwards with another key than that of the current record."""
+
+    def __init__(self, supplier: ProcessorSupplier) -> None:
+        self._inner = supplier()
+
+    def init(self, context: ProcessorContext) -> None:
+        """Hand on the context, but for how it forwards."""
+        if isinstance(self._inner, BatchProcessor):
+            raise TopologyError(f"{context.node!r}: process_values() takes no BatchProcessor, as process() does")
+        self._context = _FixedKeyContext(context)
+        self._inner.init(cast(ProcessorContext, self._context))
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Process a record, whose key it has to be."""
+        self._context.current = record
+        try:
+            self._inner.process(record)
+        finally:
+            self._context.current = None
+
+    def finish_batch(self) -> None:
+        """Hand it on."""
+        self._inner.finish_batch()
+
+    def close(self) -> None:
+        """Hand it on."""
+        self._inner.close()
+
+
+class _FixedKeyContext:
+    """The context that it is made of, which forwards one key a record."""
+
+    def __init__(self, context: ProcessorContext) -> None:
+        self._context = context
+        self.current: Record[Any, Any] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
+        """Forward a record with the current one's key. Raises TopologyError for another one, and outside of process."""
+        if self.current is None or record.key != self.current.key:
+            self._refuse()
+        self._context.forward(record, child)
+
+    def forward_batch(self, records: RecordColumns, child: str | None = None) -> None:
+        """Raise TopologyError: keys of columns are not those of the current record."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise TopologyError(
+            f"processor {self._context.node!r} of process_values() may only forward in process(), records with the key "
+            "of the one that it was given: use process() for others"
+        )
