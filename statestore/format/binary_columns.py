@@ -182,6 +182,12 @@ def decode_row(decode: Callable[[bytes], T], column: pa.BinaryArray, row: int) -
         raise
 
 
+def refuse_unsound(unsound: Flags, decode: Callable[[bytes], object], column: pa.BinaryArray) -> None:
+    """Raise what the scalar `decode` has against the first unsound row, if there is one."""
+    if unsound.any():
+        refuse_row(decode, column, int(np.argmax(unsound)))
+
+
 def refuse_row(decode: Callable[[bytes], object], column: pa.BinaryArray, row: int) -> NoReturn:
     """Raise what the scalar `decode` has against a row that its vectorised counterpart found unsound."""
     decode_row(decode, column, row)

@@ -7,7 +7,6 @@ Source: KIP-82, "Compatibility, Deprecation, and Migration Plan"; Kafka's Record
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from statestore.format.records.message_v0_v1 import MessageV0V1
@@ -49,9 +48,16 @@ def from_record_v2(
     Raises FormatError if offset or timestamp do not fit into 64 bits, ValueError if the offset is negative.
     """
     position = position_of(record, base)
-    stamped_by_broker = base.log_append_time_ms is not None
-    time = position.timestamp_ms, _timestamp_type(stamped_by_broker)
-    return _consumer_record(record, topic, partition, position.offset, time, record.headers)
+    return ConsumerRecord(
+        topic,
+        partition,
+        position.offset,
+        key=record.key,
+        value=record.value,
+        timestamp_ms=position.timestamp_ms,
+        timestamp_type=_timestamp_type(base.log_append_time_ms is not None),
+        headers=record.headers,
+    )
 
 
 def down_convert(record: ConsumerRecord[bytes | None, bytes | None], magic: int) -> DownConverted:
@@ -77,31 +83,18 @@ def up_convert(message: MessageV0V1, topic: str, partition: int) -> ConsumerReco
 
     Raises ValueError if the offset is negative.
     """
-    has_time = bool(message.magic)
-    timestamp_type = _timestamp_type(message.is_log_append_time) if has_time else TimestampType.NO_TIMESTAMP_TYPE
-    return _consumer_record(message, topic, partition, message.offset, (message.timestamp_ms, timestamp_type))
+    return ConsumerRecord(
+        topic,
+        partition,
+        message.offset,
+        key=message.key,
+        value=message.value,
+        timestamp_ms=message.timestamp_ms,
+        timestamp_type=(
+            _timestamp_type(message.is_log_append_time) if message.magic else TimestampType.NO_TIMESTAMP_TYPE
+        ),
+    )
 
 
 def _timestamp_type(is_log_append_time: bool) -> TimestampType:
     return TimestampType.LOG_APPEND_TIME if is_log_append_time else TimestampType.CREATE_TIME
-
-
-def _consumer_record(
-    held: RecordV2 | MessageV0V1,
-    topic: str,
-    partition: int,
-    offset: int,
-    time: tuple[int, TimestampType],
-    headers: Iterable[tuple[str, bytes | None]] = (),
-) -> ConsumerRecord[bytes | None, bytes | None]:
-    timestamp_ms, timestamp_type = time
-    return ConsumerRecord(
-        topic,
-        partition,
-        offset,
-        key=held.key,
-        value=held.value,
-        timestamp_ms=timestamp_ms,
-        timestamp_type=timestamp_type,
-        headers=headers,
-    )

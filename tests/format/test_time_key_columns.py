@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError
-from statestore.format.keys.time_key_columns import session_ends, window_starts
+from statestore.format.keys.time_key_columns import session_times, window_starts
 from statestore.format.keys.window_key import (
     MAX_SEQUENCE,
     MAX_TIME_MS,
@@ -35,7 +35,7 @@ def test_starts_of_windows(keys: list[bytes], skipped: int) -> None:
 @given(st.lists(SESSIONS), st.integers(0, 3))
 def test_ends_of_sessions(keys: list[bytes], skipped: int) -> None:
     column = pa.array(keys, pa.binary()).slice(skipped)
-    assert session_ends(column).tolist() == [split_session_key(key)[2] for key in keys[skipped:]]
+    assert session_times(column)[1].tolist() == [split_session_key(key)[2] for key in keys[skipped:]]
 
 
 @pytest.mark.parametrize("suffix", [b"", b"\0" * 11, b"\x80" + b"\0" * 11, b"\0" * 8 + b"\xff" * 4])
@@ -49,7 +49,7 @@ def test_a_key_of_no_window_is_refused_as_the_scalar_function_does(suffix: bytes
     ids=["none", "short", "negative end", "negative start", "ends before it starts"],
 )
 def test_a_key_of_no_session_is_refused_as_the_scalar_function_does(suffix: bytes) -> None:
-    assert refused(session_ends, split_session_key, encode_session_key(b"sound", 5, 6), suffix)
+    assert refused(session_times, split_session_key, encode_session_key(b"sound", 5, 6), suffix)
 
 
 def refused(

@@ -33,7 +33,7 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.versioned_rows import row_intervals
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.format.binary_columns import Integers
-from statestore.format.keys.time_key_columns import session_ends, session_times, window_starts
+from statestore.format.keys.time_key_columns import session_times, window_starts
 from statestore.format.keys.window_key import (
     MAX_TIME_MS,
     SESSION_SUFFIX_SIZE,
@@ -354,7 +354,7 @@ class _SessionLayout(_TimedKeyLayout):
             yield *split_session_key(key[SEGMENT_ID_SIZE:]), stored
 
     def _put_times(self, keys: pa.BinaryArray) -> Integers:
-        return session_ends(keys)
+        return session_times(keys)[1]
 
     def _times(self, keys: pa.BinaryArray) -> tuple[pa.Int64Array, pa.Int64Array]:
         starts_ms, ends_ms = session_times(keys)

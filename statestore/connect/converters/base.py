@@ -13,13 +13,12 @@ from typing import Any, Final, TypeVar
 from statestore.connect.config import ConfigDef, Property, one_of
 from statestore.connect.schema import Schema, SchemaAndValue
 
-TYPE: Final = "converter.type"
 MODE: Final = "mode"
 STRICT_MODE: Final = "strict"
 COMPAT_MODE: Final = "compat"
 
 TYPE_PROPERTY: Final = Property(
-    TYPE, default="header", rule=one_of("key", "value", "header"), doc="What is converted; headers here."
+    "converter.type", default="header", rule=one_of("key", "value", "header"), doc="What is converted; headers here."
 )
 MODE_PROPERTY: Final = Property(
     MODE,

@@ -80,7 +80,7 @@ class JsonConverter(HeaderConverter):
 
     def from_connect_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None:
         """Return the JSON of a value; None for None without a schema. Raises DataException if it does not follow it."""
-        self._ensure_configured()
+        assert self.settings  # which configures it, if nobody did
         if schema is None and value is None:
             return None
         with header_in_errors(key):
@@ -91,7 +91,7 @@ class JsonConverter(HeaderConverter):
 
     def to_connect_header(self, topic: str, key: str, value: bytes | None) -> SchemaAndValue:
         """Return schema and value of JSON. Raises DataException if it is malformed, or no envelope where one is due."""
-        self._ensure_configured()
+        assert self.settings  # which configures it, if nobody did
         if value is None:
             return SchemaAndValue(None, None)
         with header_in_errors(key):
@@ -108,9 +108,6 @@ class JsonConverter(HeaderConverter):
                 )
             schema = self._schema_of(found[_SCHEMA])
             return SchemaAndValue(schema, self._reader.read(schema, found[_PAYLOAD]))
-
-    def _ensure_configured(self) -> None:
-        assert self.settings  # which configures it, if nobody did
 
     def _json_of(self, schema: Schema | None) -> Any:
         # By identity: to compare schemas, or to make their hashes, takes as long as to write them.

@@ -95,7 +95,7 @@ class _Reader:
 
     def _element(self, schema: Schema | None) -> Steps:
         first = self._text[self.place : self.place + 1]
-        if self._bare() == "null" and (schema is None or schema.optional):
+        if self._match(_BARE) == "null" and (schema is None or schema.optional):
             self.place += len("null")
             return None
         if schema is None:
@@ -112,7 +112,7 @@ class _Reader:
             return self._quoted()
         if schema.type is Type.BYTES and schema.name != LogicalName.DECIMAL:
             return _scalar(schema, self._quoted())
-        text = self._temporal() if schema.name in ORDINALS else self._bare()
+        text = self._match(TEMPORAL) if schema.name in ORDINALS else self._match(_BARE)
         self.place += len(text)
         return _scalar(schema, text)
 
@@ -148,7 +148,7 @@ class _Reader:
             self._skip_blanks()
             self._take(":")
             self._skip_blanks()
-            if field.schema.default is not None and self._bare() == "null":
+            if field.schema.default is not None and self._match(_BARE) == "null":
                 self.place += len("null")
                 self._skip_blanks()
                 continue  # what was not given
@@ -181,15 +181,10 @@ class _Reader:
         self.place += 1
 
     def _skip_blanks(self) -> None:
-        found = _BLANKS.match(self._text, self.place)
-        self.place = self.place if found is None else found.end()
+        self.place += len(self._match(_BLANKS))
 
-    def _bare(self) -> str:
-        found = _BARE.match(self._text, self.place)
-        return "" if found is None else found[0]
-
-    def _temporal(self) -> str:
-        found = TEMPORAL.match(self._text, self.place)
+    def _match(self, pattern: re.Pattern[str]) -> str:
+        found = pattern.match(self._text, self.place)
         return "" if found is None else found[0]
 
     def _quoted(self) -> str:
@@ -213,7 +208,7 @@ class _Reader:
         """Read a scalar without a schema: what a strict parser takes it for, or a decimal that prints as it."""
         if self._text.startswith('"', self.place):
             return self._quoted()
-        text = self._temporal() or self._bare()
+        text = self._match(TEMPORAL) or self._match(_BARE)
         found = self._guess(text)
         self.place += len(text)
         if found is not None and not isinstance(found.value, str):

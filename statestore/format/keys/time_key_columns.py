@@ -10,12 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statestore.format.binary_columns import (
-    Flags,
     Integers,
     binary_array,
     join_rows,
     positions_and_bytes,
-    refuse_row,
+    refuse_unsound,
     rows_of_numbers,
 )
 from statestore.format.keys.due_key import BY_TIME, window_end_key
@@ -49,19 +48,15 @@ def _with_suffixes(keys: pa.BinaryArray, suffixes: npt.NDArray[np.void]) -> pa.B
 def window_starts(keys: pa.BinaryArray) -> Integers:
     """Return when each window starts, in ms. Raises FormatError for a key that `split_window_key` would refuse."""
     suffixes = _suffixes(keys, _WINDOW_SUFFIX, split_window_key)
-    _refuse((suffixes["start_ms"] < 0) | (suffixes["sequence"] < 0), keys, split_window_key)
+    refuse_unsound((suffixes["start_ms"] < 0) | (suffixes["sequence"] < 0), split_window_key, keys)
     return suffixes["start_ms"].astype(np.int64)
-
-
-def session_ends(keys: pa.BinaryArray) -> Integers:
-    """Return when each session ends, in ms. Raises FormatError for a key that `split_session_key` would refuse."""
-    return session_times(keys)[1]
 
 
 def session_times(keys: pa.BinaryArray) -> tuple[Integers, Integers]:
     """Return when each session starts, and ends, in ms. Raises FormatError where `split_session_key` does."""
     suffixes = _suffixes(keys, _SESSION_SUFFIX, split_session_key)
-    _refuse((suffixes["start_ms"] < 0) | (suffixes["start_ms"] > suffixes["end_ms"]), keys, split_session_key)
+    is_unsound = (suffixes["start_ms"] < 0) | (suffixes["start_ms"] > suffixes["end_ms"])
+    refuse_unsound(is_unsound, split_session_key, keys)
     return suffixes["start_ms"].astype(np.int64), suffixes["end_ms"].astype(np.int64)
 
 
@@ -70,15 +65,10 @@ def _suffixes(
 ) -> npt.NDArray[np.void]:
     positions, data = positions_and_bytes(keys)
     ends = positions[1:]
-    _refuse(ends - positions[:-1] < suffix.itemsize, keys, split)
+    refuse_unsound(ends - positions[:-1] < suffix.itemsize, split, keys)
     places = (ends - suffix.itemsize)[:, np.newaxis] + np.arange(suffix.itemsize)
     suffixes: npt.NDArray[np.void] = data[places].view(suffix)
     return suffixes.reshape(len(keys))
-
-
-def _refuse(unsound: Flags, keys: pa.BinaryArray, split: Callable[[bytes], object]) -> None:
-    if unsound.any():
-        refuse_row(split, keys, int(unsound.argmax()))
 
 
 _FRONT: Final = np.dtype([("by_time", "S1"), ("end_ms", ">i8"), ("start_ms", ">i8")])
@@ -103,10 +93,10 @@ def decode_window_ends(places: pa.BinaryArray) -> WindowEnds:
     """Return which window stands at each place. Raises FormatError for one that `window_end_key` would refuse."""
     positions, data = positions_and_bytes(places)
     sizes = positions[1:] - positions[:-1]
-    _refuse(sizes < _FRONT.itemsize, places, window_end_key)
+    refuse_unsound(sizes < _FRONT.itemsize, window_end_key, places)
     bytes_of_fronts = data[positions[:-1, np.newaxis] + np.arange(_FRONT.itemsize)]
     fronts = bytes_of_fronts.view(_FRONT).reshape(len(places))
-    _refuse(fronts["by_time"] != BY_TIME, places, window_end_key)
+    refuse_unsound(fronts["by_time"] != BY_TIME, window_end_key, places)
     parts = np.empty(2 * len(places) + 1, np.int64)
     parts[::2], parts[1::2] = positions, positions[:-1] + _FRONT.itemsize
     keys = binary_array(parts, data).take(pa.array(np.arange(1, len(parts), 2)))

@@ -60,7 +60,12 @@ def encode_message(message: MessageV0V1) -> bytes:
     Raises ValueError if the magic is neither 0 nor 1, a v0 message has a timestamp, a timestamp is negative and not
     NO_TIMESTAMP, or a number does not fit into its field; TypeError if key or value are neither bytes nor None.
     """
-    _refuse_timestamp(message)
+    if message.magic not in (0, 1):
+        raise ValueError(f"the magic of a message without headers is 0 or 1, got {message.magic}")
+    if message.timestamp_ms < NO_TIMESTAMP:
+        raise ValueError(f"a timestamp must not be negative, got {message.timestamp_ms}")
+    if message.magic == 0 and (message.timestamp_ms != NO_TIMESTAMP or message.is_log_append_time):
+        raise ValueError(f"a message v0 has no timestamp, got {message.timestamp_ms}")
     try:
         checked = b"".join(
             (
@@ -73,15 +78,6 @@ def encode_message(message: MessageV0V1) -> bytes:
         return _ENTRY.pack(message.offset, _CRC.size + len(checked)) + _CRC.pack(zlib.crc32(checked)) + checked
     except struct.error as cause:
         raise ValueError(f"a message v{message.magic} can't hold its fields: {cause}") from cause
-
-
-def _refuse_timestamp(message: MessageV0V1) -> None:
-    if message.magic not in (0, 1):
-        raise ValueError(f"the magic of a message without headers is 0 or 1, got {message.magic}")
-    if message.timestamp_ms < NO_TIMESTAMP:
-        raise ValueError(f"a timestamp must not be negative, got {message.timestamp_ms}")
-    if message.magic == 0 and (message.timestamp_ms != NO_TIMESTAMP or message.is_log_append_time):
-        raise ValueError(f"a message v0 has no timestamp, got {message.timestamp_ms}")
 
 
 def _sized(data: bytes | None) -> tuple[bytes, bytes]:

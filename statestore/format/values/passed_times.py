@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from statestore.errors import FormatError
-from statestore.format.binary_columns import Integers, binary_array, positions_of, refuse_row, row_sizes
+from statestore.format.binary_columns import Integers, binary_array, positions_of, refuse_unsound, row_sizes
 
 _SIZE: Final = 8
 _LAYOUT: Final = ">i8"
@@ -41,9 +41,7 @@ def encode_passed_columns(counts: Integers, times_ms: Integers) -> pa.BinaryArra
 def decode_passed_columns(column: pa.BinaryArray) -> tuple[Integers, Integers]:
     """Return all times of a column, and the row of each; a null has none. Raises FormatError naming the row."""
     sizes = row_sizes(column)
-    unsound = np.flatnonzero(sizes % _SIZE)
-    if len(unsound):
-        refuse_row(decode_passed_times, column, int(unsound[0]))
+    refuse_unsound(sizes % _SIZE != 0, decode_passed_times, column)
     rows = np.repeat(np.arange(len(column)), sizes // _SIZE)
     times_ms = np.frombuffer(b"".join(column.filter(pa.array(sizes > 0)).to_pylist()), _LAYOUT)
     return rows, times_ms.astype(np.int64)

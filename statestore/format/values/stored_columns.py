@@ -22,7 +22,7 @@ from statestore.format.binary_columns import (
     positions_and_bytes,
     positions_of,
     read_varints,
-    refuse_row,
+    refuse_unsound,
     row_sizes,
     rows_of_numbers,
     varint_array,
@@ -100,7 +100,8 @@ def split_columns(stored: pa.BinaryArray | pa.ChunkedArray) -> tuple[pa.BinaryAr
     sizes, header_starts, sound = read_varints(data, starts, ends)
     timestamp_starts = header_starts + sizes
     value_starts = timestamp_starts + TIMESTAMP_SIZE
-    _require_sound(sound & (sizes >= 0) & (value_starts <= ends) | ~valid, split_value_timestamp_headers, stored)
+    is_sound = sound & (sizes >= 0) & (value_starts <= ends)
+    refuse_unsound(valid & ~is_sound, split_value_timestamp_headers, stored)
 
     cuts = np.empty((len(stored), 4), np.int32)
     for column, cut in enumerate((starts, header_starts, timestamp_starts, value_starts)):
@@ -116,7 +117,7 @@ def _split_timestamped(stored: pa.BinaryArray) -> StoredColumns:
     positions, data = positions_and_bytes(stored)
     valid = is_valid(stored)
     value_starts = positions[:-1] + TIMESTAMP_SIZE
-    _require_sound((value_starts <= positions[1:]) | ~valid, split_value_timestamp, stored)
+    refuse_unsound((value_starts > positions[1:]) & valid, split_value_timestamp, stored)
     values = _cut(data, value_starts, positions[1:], valid)
     return StoredColumns(values, _timestamps_at(data, positions[:-1], valid), None)
 
@@ -126,7 +127,8 @@ def _split_with_headers(stored: pa.BinaryArray) -> StoredColumns:
     valid = is_valid(stored)
     sizes, header_starts, sound = read_varints(data, positions[:-1], positions[1:])
     value_starts = header_starts + sizes
-    _require_sound(sound & (sizes >= 0) & (value_starts <= positions[1:]) | ~valid, split_value_headers, stored)
+    is_sound = sound & (sizes >= 0) & (value_starts <= positions[1:])
+    refuse_unsound(valid & ~is_sound, split_value_headers, stored)
     values = _cut(data, value_starts, positions[1:], valid)
     header_ends = np.where(valid, value_starts, positions[:-1])
     return StoredColumns(values, None, _cut(data, header_starts, header_ends, valid))
@@ -158,11 +160,6 @@ def _joined(parts: list[pa.BinaryArray], values: pa.BinaryArray) -> pa.BinaryArr
     sizes = np.zeros(len(valid), np.int64)
     sizes[valid] = np.diff(positions[:: len(parts)])
     return binary_array(positions_of(sizes), data, valid)
-
-
-def _require_sound(sound: Flags, decode: Callable[[bytes], object], stored: pa.BinaryArray) -> None:
-    if not sound.all():
-        refuse_row(decode, stored, int(np.argmin(sound)))
 
 
 _SPLIT: Final[dict[StoreFormat, Callable[[pa.BinaryArray], StoredColumns]]] = {
