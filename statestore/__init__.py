@@ -36,7 +36,7 @@ from statestore.processor.record import Record
 from statestore.processor.topology import Topology
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.retrying import Retrying
-from statestore.recovery.restore.progress import StateRestoreListener
+from statestore.recovery.restore.restore import StateRestoreListener
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.codec import StateSerdes

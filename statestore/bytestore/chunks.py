@@ -1,7 +1,7 @@
-"""How much is held at once of what may be more than memory: neither too many rows nor too many bytes. The one owner.
+"""How much is held at once of what may exceed memory: neither too many rows nor too many bytes. The one owner.
 
-A row that is larger than the bound comes alone: it must fit in memory. Sizes are those of keys, values and headers;
-what Python's objects take beside them is bounded by the number of rows.
+A row that is larger than the bound comes alone: it must fit in memory. Sizes are those of keys, values and headers; the
+number of rows bounds what Python's objects take beside them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 DEFAULT_ROWS: Final = 10_000
 DEFAULT_BYTES: Final = 4 << 20
-"""Larger chunks are hardly faster. What is done with one often holds it several times: as it is stored, taken apart, as
-Arrow columns, encoded."""
-_MOST_TAKEN_AT_ONCE: Final = 64  # rows: looked at one by one they would take longer
+"""Larger chunks are hardly faster, and processing often holds a chunk several times: stored, taken apart, as Arrow
+columns, encoded."""
+_MOST_TAKEN_AT_ONCE: Final = 64  # rows: one by one would be slower
 
 
 def key_and_value_sizes(rows: Sequence[Any]) -> list[int]:
@@ -37,7 +37,7 @@ def chunks(
 ) -> Iterator[list[T]]:
     """Yield all rows in order, as many together as fit into both bounds; a larger row alone.
 
-    None is taken before it is asked for, and few more than fit: about as many bytes as a fourth of a chunk.
+    Of `rows` it takes little more than it yields: about a fourth of a chunk's bytes.
     """
     left = iter(rows)
     chunk: list[T] = []

@@ -30,7 +30,7 @@ class ProcessingContext(RecordContext, Protocol):
     """A RecordContext of a task, which can be brought to each of many records in turn."""
 
     def rows(self, records: RecordColumns) -> Generator[int, None, None]:
-        """Make each record the current one in turn, and yield its row; to be closed, which leaves all as it was."""
+        """Make each record the current one in turn, and yield its row. Closing it restores the one before."""
 
 
 class NoRecord:
@@ -52,7 +52,7 @@ class WrittenRow(NamedTuple):
 
 
 class RowChanges:
-    """Writes in rows, in order, each for the record in the row beside it. Nothing in it is ever changed.
+    """Writes in rows, in order, each for the record in the same row. Never changed.
 
     keys, logged_keys    where the store keeps each entry, and what its changelog calls it
     values               stored bytes; null deletes
@@ -86,7 +86,7 @@ class RowChanges:
 
     @cached_property
     def last(self) -> dict[bytes, bytes | None]:
-        """The last write of each key, in their order: all that stays of the rows, and of a log that is compacted."""
+        """The last write of each key, in their order: what a store and a compacted log keep of the rows."""
         return dict(zip(self._lasts_of(self.keys), self._lasts_of(self.values), strict=True))
 
     @property
@@ -152,7 +152,7 @@ class ByteStore(Protocol):
         """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open.
 
         Sees the store as it is at the call, not at the first `next`. Start beyond end yields nothing. Ends early if the
-        store is closed meanwhile: who hands the iterator on must tell the two apart by `is_open`.
+        store is closed meanwhile: only `is_open` tells.
         """
 
     def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
@@ -180,5 +180,5 @@ class RowStore(ByteStore, Protocol):
 
 
 def takes_rows(store: ByteStore) -> TypeGuard[RowStore]:
-    """Return whether a store can be written to in rows; one that does not say so can't."""
+    """Return whether a store says that it can be written to in rows."""
     return getattr(store, "takes_rows", False) is True

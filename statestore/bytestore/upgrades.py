@@ -1,7 +1,7 @@
-"""Stores whose database holds an older format: opened as they are, as a lazy upgrade, or refused.
+"""Stores whose database holds an older format: opened as a lazy upgrade, or refused.
 
 In an upgrade, a read that finds its key in the older family converts the value and moves it; writes go to the new one
-only. Iterators merge both, moving nothing. The older family goes with its last entry, and the upgrade costs no more.
+only. Iterators merge both and move nothing. The older family is dropped with its last entry; then the upgrade is free.
 Source: KIP-1271, DualColumnFamilyAccessor of Kafka Streams, which drops the older family at the next open only.
 """
 
@@ -59,7 +59,7 @@ class Upgradable(Protocol):
 
 
 def upgradable(store: ByteStore) -> Upgradable | None:
-    """Return what upgrades below the layers of `store`, None if there is nothing of the kind."""
+    """Return the upgrading store below the layers of `store`, None if there is none."""
     below: object = store
     while not isinstance(below, Upgradable):
         below = getattr(below, "inner", None)
@@ -82,7 +82,7 @@ class UpgradingByteStore(ScannedStore):
         self._older: ByteStore | None = database.family(older, name)
         self._convert = convert
         self._first_older: bytes = b""
-        """No entry of the older family is below this key, so looking for the first one need not pass deleted ones."""
+        """No entry of the older family is below this key: the search for the first one skips deleted ones."""
         self._drop_older_if_empty()
 
     @property
@@ -191,8 +191,8 @@ class UpgradingByteStore(ScannedStore):
         except FormatError as cause:
             raise StoreError(
                 self.name,
-                f"the entry of key {key.hex()} in column family {self._older_name!r} is not what its format says "
-                f"({cause}): the local state is damaged. Delete it, and restore the store from its changelog",
+                f"the entry of key {key.hex()} in column family {self._older_name!r} is not in its format ({cause}): "
+                "the local state is damaged. Delete it, and restore the store from its changelog",
             ) from cause
 
     def _note_gone(self, keys: Iterable[bytes]) -> None:
@@ -209,16 +209,16 @@ class UpgradingByteStore(ScannedStore):
         self._older = None
         if self._older_name != DEFAULT_FAMILY:
             self._database.drop_family(self._older_name)
-        # A finished upgrade costs nothing, not even a call.
+        # A finished upgrade costs not even a call.
         for operation in ("get", "put", "write", "range", "delete_below"):
             setattr(self, operation, getattr(self._newer, operation))
 
 
 _TAKE_BOTH_STEPS: Final = (
-    "KIP-1271 has no upgrade from plain values to headers, for their timestamps are unknown. Give the store its "
+    "KIP-1271 has no upgrade from plain values to headers, as their timestamps are unknown. Give the store its "
     "timestamped builder first, start once, finish the upgrade (`finish_upgrade`, or `upgrade-tools finish-upgrade`), "
-    "and then take the builder with headers; or have both steps done at once, by the builder's "
-    "`with_upgrade_through_timestamped()` or by `upgrade-tools migrate --to headers --through-timestamped`. Either way "
+    "and then take the builder with headers; or do both steps at once, with the builder's "
+    "`with_upgrade_through_timestamped()` or `upgrade-tools migrate --to headers --through-timestamped`. Either way "
     "such values have the timestamp -1 until they are written again, unless `upgrade-tools migrate --timestamp-ms MS` "
     "gives them one"
 )
@@ -232,7 +232,7 @@ def open_store(
     """Return the byte store of `spec` in a database that has its family, as an upgrade if there is an older format.
 
     `name` is the store's, or its segment's, in errors. Raises StoreFormatError if it has entries in two older formats,
-    and, where the upgrade is one that begins now, if it skips a step that `spec` does not allow to be skipped.
+    or if `begins_upgrade` and the upgrade skips a step without the permission of `spec`.
     """
     wanted = family_name(spec.format)
     older, nonempty = _older_families(database, spec, family_name)
@@ -257,7 +257,7 @@ def open_store(
 
 
 def finish_older_upgrades(database: RocksDBDatabase, spec: StoreSpec, family_name: FamilyName, name: str) -> None:
-    """Have the entries of a store that `open_store` would refuse in one older format: move them through the formats."""
+    """Move entries in several older formats, which `open_store` would refuse, through the formats into one."""
     _, nonempty = _older_families(database, spec, family_name)
     while len(nonempty) > 1:
         oldest, newer = nonempty.pop(), nonempty[-1]
@@ -268,7 +268,7 @@ def finish_older_upgrades(database: RocksDBDatabase, spec: StoreSpec, family_nam
 def _older_families(
     database: RocksDBDatabase, spec: StoreSpec, family_name: FamilyName
 ) -> tuple[list[StoreFormat], list[StoreFormat]]:
-    """Return the older formats that a store has a family of, the newest first, and those of them that have entries."""
+    """Return the older formats that a store has families of, the newest first, and those of them with entries."""
     older = [known for known in older_formats(spec.kind, spec.format) if family_name(known) in database.families]
     nonempty = [known for known in older if next(database.family(family_name(known)).range(None, None), None)]
     return older, nonempty
@@ -284,14 +284,14 @@ def refuse_downgrade(
 
 
 def is_downgrade(recorded: StoreSpec, asked: StoreSpec) -> bool:
-    """Return whether a store is asked for in an older format than it is recorded in."""
+    """Return whether a store is asked for in an older format than is recorded."""
     return recorded.kind is asked.kind and asked.format in older_formats(asked.kind, recorded.format)
 
 
 def downgrade_remedy(spec: StoreSpec) -> str:
-    """Return what to do where a store of a directory is asked for as `spec`, in an older format than it has."""
+    """Return what to do if a store of a directory is asked for as `spec`, in an older format than it has."""
     return (
-        "A downgrade in place is not supported, for what the older format has no room for would be lost. Open it in "
+        "A downgrade in place is not supported, as it would lose what the older format has no room for. Open it in "
         "the recorded format; or rebuild it in a new place, with `upgrade-tools downgrade DIR TARGET --to "
         f"{spec.format.describe()} --store {spec.name}`; or delete the local state and restore the store from its "
         "changelog"
@@ -299,7 +299,7 @@ def downgrade_remedy(spec: StoreSpec) -> str:
 
 
 def refuse_skipped_step(recorded: StoreFormat, spec: StoreSpec, where: str, name: str) -> None:
-    """Raise StoreFormatError if `spec` would give plain values headers at once, and nobody has said that it may."""
+    """Raise StoreFormatError if `spec` would give plain values headers at once, without permission."""
     if skips_a_step(recorded, spec.format) and not spec.through_timestamped:
         raise _refusal(recorded, spec, where, name, _TAKE_BOTH_STEPS)
 

@@ -108,12 +108,16 @@ class ShardedState:
             if in_memory:
                 loaded = open_memory_image(self.location, pointer, in_memory, image, committed, space, self.local)
                 committed.update(opened.enter_context(loaded))
-            stores = {name: BatchStore.of(store, space) for name, store in sorted(committed.items())}
+            stores = {}
+            for name, store in sorted(committed.items()):
+                writes = SpillingWriteSet(store.bytes, space)
+                changelog = batch_changelog(store.spec, space.pending, writes)
+                stores[name] = BatchStore(store.spec, writes, changelog, store)
             info = DeltaInfo(self.state_id, pointer.shard, pointer.version + 1)
             changelogs = {name: store.changelog for name, store in stores.items()}
             delta = opened.enter_context(closing(BatchDelta(info, changelogs, pointer.store_times_ms, space)))
-            for store in stores.values():
-                opened.callback(store.bytes.close)
+            for batch_store in stores.values():
+                opened.callback(batch_store.bytes.close)
             yield ShardBatch(self, pointer, stores, delta, copy)
 
     @contextmanager
@@ -140,12 +144,6 @@ class BatchStore:
     bytes: WriteSet
     changelog: BatchChangelog
     committed: CommittedStore
-
-    @classmethod
-    def of(cls, committed: CommittedStore, space: SpillSpace) -> BatchStore:
-        """Return a store as it is at the beginning of a batch."""
-        written = SpillingWriteSet(committed.bytes, space)
-        return cls(committed.spec, written, batch_changelog(committed.spec, space.pending, written), committed)
 
 
 class CommittedBatch(NamedTuple):

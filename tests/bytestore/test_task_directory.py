@@ -116,7 +116,7 @@ def test_a_damaged_offset_file_is_an_error_before_anything_is_changed(
     (task / file).write_bytes(content)
     with (
         TaskDirectory(task, APPLICATION) as directory,
-        pytest.raises(StoreError, match=f"{file} is damaged .* Bring it back, or delete it"),
+        pytest.raises(StoreError, match=f"{file} is damaged .* Restore it from a backup, or delete it"),
     ):
         directory.open_store(spec_of("headers-kv"))
     assert dump_task_directory(task) == load_fixture("old-kv").raw

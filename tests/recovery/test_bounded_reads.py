@@ -20,7 +20,7 @@ from statestore.recovery.commit.pointer import (
     initial_pointer,
     write_initial_pointer,
 )
-from statestore.recovery.fences.fence import read_fences
+from statestore.recovery.fences.history import read_fences
 from statestore.recovery.location.durable_files import DurableFiles, RenamedFiles
 from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES, MAX_NOTE_BYTES, write_document
 from statestore.recovery.location.durable_location import DurableLocation

@@ -12,7 +12,7 @@ import pytest
 
 from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.json_fields import MALFORMED
-from statestore.recovery.fences.fence import Fence, read_fences, write_fence
+from statestore.recovery.fences.history import Fence, read_fences, write_fence
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata

@@ -9,7 +9,7 @@ import pytest
 from statestore.errors import CheckpointBehindError, LocationError, RunFencedError
 from statestore.errors.state import AttemptOutdatedError
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.fences.fence import read_fences
+from statestore.recovery.fences.history import read_fences
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import delta_directory, parse_delta_name, parse_fence_name
 from statestore.recovery.snapshots.options import RecoveryOptions

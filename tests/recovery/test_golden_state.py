@@ -12,8 +12,7 @@ from statestore.errors.state import CommitPointerError, DurableFileCorruptedErro
 from statestore.format.records.header_bytes import encode_headers
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.commit.pointer_fields import RecordedPunctuation
-from statestore.recovery.fences.fence import read_fences
-from statestore.recovery.fences.history import Histories
+from statestore.recovery.fences.history import Histories, read_fences
 from statestore.recovery.fences.run_fences import RunFences, head_of
 from statestore.recovery.location.shard_files import (
     delta_directory,

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from statestore.errors import CheckpointBehindError, LocationError, RunFencedError, VersionCollectedError
 from statestore.recovery.commit.manifest import Manifest, SnapshotFile
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
-from statestore.recovery.fences.fence import Fence
-from statestore.recovery.fences.history import Abandoned, Histories
+from statestore.recovery.fences.history import Abandoned, Fence, Histories
 from statestore.recovery.fences.run_fences import RunFences
 from statestore.recovery.location.durable_files import DurableEntry
 from statestore.recovery.location.durable_json import digest

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from statestore.recovery.fences.fence import Fence
-from statestore.recovery.fences.history import Abandoned, Behind, Histories
+from statestore.recovery.fences.history import Abandoned, Behind, Fence, Histories
 from statestore.recovery.location.shard_files import Written, new_delta_name
 
 

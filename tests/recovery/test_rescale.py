@@ -187,7 +187,7 @@ def test_a_function_that_finds_no_key_is_named(by_category: States, nonsense: ob
 
 def test_one_shard_proves_nothing_about_keys(tmp_path: Path) -> None:
     states = filled(tmp_path, 1)
-    with pytest.raises(UnknownRecordKeyError, match=r"one shard only.*say so with trust_keys;"):
+    with pytest.raises(UnknownRecordKeyError, match=r"a single shard.*say so with trust_keys;"):
         states.rescaled(2)
 
 

@@ -23,8 +23,7 @@ from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore import restore as restores
-from statestore.recovery.restore.progress import RestoreProgress
-from statestore.recovery.restore.restore import CommittedStore, open_delta, replay_versions, restore
+from statestore.recovery.restore.restore import CommittedStore, RestoreProgress, open_delta, replay_versions, restore
 from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.shards import TOTALS, stored
 from tests.support.recovery.spilling import small_space

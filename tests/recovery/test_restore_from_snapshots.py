@@ -12,8 +12,8 @@ from statestore.recovery.commit.manifest import Manifest, SnapshotFile
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
 from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.restore.progress import RestoreProgress
 from statestore.recovery.restore.restore import (
+    RestoreProgress,
     damaged_snapshots,
     fetch_snapshot,
     note_damaged_snapshot,

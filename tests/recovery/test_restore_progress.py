@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from statestore.recovery.commit.figures import RestoreFigures
-from statestore.recovery.restore.progress import RestoreProgress
+from statestore.recovery.restore.restore import RestoreProgress
 from tests.support.recovery.restore_calls import RestoreCalls
 
 

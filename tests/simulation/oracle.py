@@ -30,7 +30,7 @@ from statestore.errors.state import (
 )
 from statestore.recovery.commit.manifest import Manifest
 from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef, initial_pointer
-from statestore.recovery.fences.fence import Fence, read_fences
+from statestore.recovery.fences.history import Fence, read_fences
 from statestore.recovery.location.shard_files import (
     Written,
     delta_directory,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.fences.fence import read_fences
+from statestore.recovery.fences.history import read_fences
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import (
     MANIFEST_NAME,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from statestore.errors.state import LocationMismatchError
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.fences.fence import Fence, read_fences
-from statestore.recovery.fences.history import Histories, Line
+from statestore.recovery.fences.history import Fence, Histories, Line, read_fences
 from statestore.recovery.fences.run_fences import head_of
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import Written, delta_directory, parse_delta_name

@@ -10,8 +10,8 @@ from statestore.bytestore.protocol import Change, Pair, Range
 from statestore.errors.state import StoreClosedError
 
 _ENTRY_BYTES: Final = 200
-"""What an entry takes beside the bytes of its key and value: two objects, and a slot in a dict and in a list, with the
-room that they keep free. Measured with CPython 3.11."""
+"""What an entry takes beside the bytes of its key and value: two objects, and slots in a dict and a list with their
+spare room. Measured with CPython 3.11."""
 
 
 class MemoryByteStore(ScannedStore):
@@ -95,7 +95,7 @@ class MemoryByteStore(ScannedStore):
         self.held_bytes -= len(key) + len(self._pairs.pop(key)) + _ENTRY_BYTES
 
     def _require_open(self) -> None:
-        if self._closed:  # without a call: every access asks
+        if self._closed:  # without a call, as every access does this
             raise StoreClosedError(self.name)
 
 

@@ -1,7 +1,7 @@
 """How the memory that state may take is divided. The one owner of the split.
 
-Python workers of one executor share no memory, so each of the tasks that run at once on an executor has an equal part.
-Of a task's part go
+Python workers of one executor share no memory, so each task that runs at once on an executor has an equal part. A
+task's part is divided:
 
     1/2     to uncommitted writes: Python objects, the largest per byte of state, and full in every large batch
     1/4     to the write buffers of the shard's database: the larger, the fewer files an applied delta becomes
@@ -11,8 +11,8 @@ Of a task's part go
 
 and 1/16 is left for the record batch of a delta that is being encoded.
 
-In-memory stores take memory beside it: those of the shard at work whatever is in them. What is kept of other shards, so
-that it need not be loaded again, is bounded by half a task's part.
+In-memory stores take memory beside it: those of the shard at work without a bound. Those of other shards, which are
+kept so that they need not be loaded again, are bounded by half a task's part.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DatabaseMemory:
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """What the state on one executor may take in memory, in bytes. `concurrent_tasks` run on it at once. Picklable.
+    """What the state on one executor may take in memory, in bytes; `concurrent_tasks` run there at once. Picklable.
 
     Raises ValueError if a task's part of it is less than 16 MiB.
     """

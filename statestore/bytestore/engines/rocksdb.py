@@ -4,12 +4,12 @@ Facts that shape this module:
 - a live iterator or column family handle keeps the database's lock after `close`, so all of them are tracked and
   dropped first;
 - rocksdict's fast iterators end silently where a block is damaged, so the end of every scan is checked;
-- a write that waits for a flush waits forever if the flush fails for want of space, and with it the whole process: no
-  write waits before a flush of ours went well, which says what is wrong if it does not;
-- a shard's copy is opened without a write-ahead log (what is committed lives in the deltas): families are flushed one
+- a write that waits for a flush hangs the whole process if the flush fails for want of space. So writes do not wait;
+  one that would is repeated after an explicit flush, which raises what is wrong;
+- a shard's copy is opened without a write-ahead log (what is committed is in the deltas): families are flushed one
   after the other when it is closed, so after a crash one may hold a write that another one lost;
-- a close ends the compactions that are under way, and what they did is lost. Who opens and closes a database again and
-  again waits for them first, or none ever ends.
+- a close aborts the compactions that are under way. A database that is opened and closed again and again must wait for
+  them first, or none ever ends.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ _COMPACTION_POLL_S = 0.001
 _COMPACTION_START_S = 0.01
 """How long a compaction that is due may take to begin. RocksDB begins none if no runs are of like size after all, or if
 it is short of space."""
-# How RocksDB refuses a write that would have to wait.
-_STALLED = "Write stall"
+_STALLED = "Write stall"  # how RocksDB refuses a write that would have to wait
 
 
 def list_families(path: str) -> tuple[str, ...]:
@@ -53,10 +52,9 @@ class RocksDBDatabase:
     """One RocksDB database, open for reading and writing by this process alone, until `close`.
 
     Opens every family that is there and creates those of `families` that are missing. With a write-ahead log, a write
-    survives the death of the process, and one to several families does so as a whole. `memory` of None leaves it to
-    RocksDB: 64 MiB of write buffers and 32 MiB of cache for each family. One that is not `compacting` leaves the tables
-    as they are. Raises LocalStateLockedError, LocalStateCorruptedError, LocalDiskFullError, or StoreError for what else
-    RocksDB refuses.
+    survives the death of the process, and one to several families does so as a whole. `memory` of None is RocksDB's
+    default: 64 MiB of write buffers and 32 MiB of cache for each family. If it is not `compacting`, the tables stay as
+    they are. Raises LocalStateLockedError, LocalStateCorruptedError, LocalDiskFullError, and otherwise StoreError.
     """
 
     def __init__(
@@ -97,8 +95,7 @@ class RocksDBDatabase:
     def write(self, changes: Mapping[str, Iterable[Change]]) -> None:
         """Apply the changes of several families as one atomic write."""
         self._require_open()
-        # As lists, as it may take two batches to write them.
-        held = {name: list(pairs) for name, pairs in changes.items()}
+        held = {name: list(pairs) for name, pairs in changes.items()}  # it may take two batches to write them
 
         def fill(batch: rocksdict.WriteBatch) -> None:
             for name, pairs in held.items():
@@ -126,7 +123,7 @@ class RocksDBDatabase:
         try:
             self._write_filled(fill, self.write_options)
         except Exception:
-            # Done again inside the translation of errors, which costs as much as a small write: it is the same write.
+            # Repeated inside the translation of errors, which costs as much as a small write.
             with engine_errors(self.path, self.path):
                 try:
                     self._write_filled(fill, self.write_options)
@@ -148,7 +145,7 @@ class RocksDBDatabase:
         self._require_open()
         with engine_errors(self.path, self.path):
             self._db.drop_column_family(name)
-        # Scans of it go on, on the files that RocksDB keeps for them.
+        # Its scans go on, on files that RocksDB keeps for them.
         self._dropped.append(self._stores.pop(name))
 
     def flush(self) -> None:
@@ -171,8 +168,7 @@ class RocksDBDatabase:
     def close(self, *, compacted: bool = False) -> None:
         """Flush what was written, close every store and iterator, and release the lock. Twice is harmless.
 
-        `compacted` waits before until RocksDB has merged the tables that are due, some seconds for each gigabyte of
-        them: a close ends what is under way.
+        `compacted` waits first until RocksDB has merged the tables that are due: some seconds for each gigabyte.
         """
         if self._db is None:
             return
@@ -200,7 +196,6 @@ class RocksDBDatabase:
 
     def _wait_for_compactions(self) -> None:
         last_seen = began = time.monotonic()
-        # Of all families.
         running = partial(self._db.property_int_value, "rocksdb.num-running-compactions")
         while (is_running := running()) or any(store.has_compaction_due() for store in self._stores.values()):
             now = time.monotonic()
@@ -224,8 +219,8 @@ class RocksDBByteStore:
         self._write_options = database.write_options
         self._family: Any = family
         self._family_name = name
-        # Each scan with the RocksDB iterator that it has yet to take: closing a generator that never ran does not make
-        # it let go of its arguments.
+        # Each scan with the RocksDB iterator that it has yet to take: a generator that never ran keeps its arguments
+        # when it is closed.
         self._scans: weakref.WeakKeyDictionary[Generator[Pair, None, None], list[Iterator[Pair]]]
         self._scans = weakref.WeakKeyDictionary()
 
@@ -239,8 +234,7 @@ class RocksDBByteStore:
         try:
             value: bytes | None = self._family.get(key)
         except Exception:
-            # The slow path asks again inside the translation of errors; a context manager on each get would cost as
-            # much as the get.
+            # Asks again inside the translation of errors: a context manager on each get would cost as much as the get.
             self._require_open()
             with engine_errors(self.name, self._path):
                 value = self._family.get(key)
@@ -261,7 +255,7 @@ class RocksDBByteStore:
             else:
                 self._family.put(key, value, self._write_options)
         except Exception:
-            # Done again in the way that translates errors and waits, as in get(): a put repeated is the same put.
+            # Repeated in the way that translates errors and waits, as in get().
             self._require_open()
             self._database.write({self._family_name: [(key, value)]})
 
@@ -334,8 +328,8 @@ class RocksDBByteStore:
     def _check_exhausted(self, place: bytes | None, was_found: bool, reverse: bool) -> None:
         """Raise LocalStateCorruptedError if a scan that ended at `place`, or after what was found there, met damage.
 
-        It does the scan's last step again, and no other: at the front of a store whose segments have expired there is
-        much that is deleted, and a scan for what is newer than all has nothing to do with it.
+        It repeats only the scan's last step: a store whose segments have expired has much that is deleted at its front,
+        which a scan for newer entries must not pass.
         """
         try:
             self._step_again(place, was_found, reverse)
@@ -349,7 +343,7 @@ class RocksDBByteStore:
             _ = cursor.seek_to_last() if reverse else cursor.seek_to_first()
         else:
             _ = cursor.seek_for_prev(place) if reverse else cursor.seek(place)
-            # Nowhere, if the last entries were deleted meanwhile: to step on from there ends the process.
+            # Not valid if the last entries were deleted meanwhile: a step from there crashes the process.
             if was_found and cursor.valid():
                 _ = cursor.prev() if reverse else cursor.next()
         cursor.status()

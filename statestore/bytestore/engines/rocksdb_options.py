@@ -1,7 +1,7 @@
-"""With what options RocksDB runs, and what its errors mean, and those of the disk that it is on.
+"""RocksDB's options, and what its errors and those of its disk mean.
 
 Options are for a database that is opened for one micro-batch and closed again: no compression, reads through mmap, a
-bloom filter, tables merged by likeness of size.
+bloom filter, universal compaction.
 """
 
 from __future__ import annotations
@@ -25,19 +25,18 @@ from statestore.errors.state import (
 
 _BLOOM_BITS_PER_KEY = 10
 _TABLE_FILE_BYTES = 32 << 20
-"""Snapshots upload whole files and compactions replace whole files: of smaller ones less is replaced, and sent."""
+"""Snapshots upload and compactions replace whole files: smaller ones mean less of both."""
 _OPENING_THREADS = 1
-"""RocksDB starts as many for each family of a database that it opens, however few tables there are: 16 by default,
-which took a quarter of the CPU time of an open. Tables are mapped, so there is little to wait for."""
+"""RocksDB starts so many for each family that it opens, however few tables there are. The default of 16 took a quarter
+of the CPU time of an open; tables are mapped, so there is little to wait for."""
 _SORTED_RUNS = 8
-"""With as many, RocksDB begins to merge those of like size (universal compaction, Kafka Streams' style too). Each batch
-makes one. By levels, each few of them would be merged with all of the level below: 25 times a batch's bytes at a
-million keys and 10,000 changes a batch, where this takes 5."""
+"""From so many on, RocksDB merges runs of like size (universal compaction, Kafka Streams' style too). Each batch makes
+one. Merging by levels would write 25 times a batch's bytes at a million keys and 10,000 changes a batch; this, 5."""
 _SUPERSEDED_PERCENT = 50
-"""Of entries that newer ones supersede, by the size of the oldest run: from here on all is merged into one."""
+"""From so many superseded entries on, measured by the size of the oldest run, all runs are merged into one."""
 _MAX_WRITE_BUFFER_BYTES = 64 << 20  # RocksDB's own default; larger ones make flushes long and gain nothing
-# How RocksDB says that files are damaged, cut, gone or of another layout. "No space left", "Too many open files" and
-# the like are not among them: to throw the copy away would not help.
+# How RocksDB reports files that are damaged, cut, missing or of another layout. "No space left", "Too many open files"
+# and the like are not among them: throwing the copy away would not help.
 _DAMAGE = (
     "Corruption",
     "No such file or directory",
@@ -59,7 +58,7 @@ def database_options(
     options.set_allow_mmap_reads(True)
     options.set_keep_log_file_num(1)
     options.set_stats_dump_period_sec(0)
-    # Where there is a write-ahead log, a family that is hardly written to would hold on to a gigabyte of it.
+    # Otherwise a family that is hardly written to would keep a gigabyte of write-ahead log.
     options.set_max_total_wal_size(64 << 20)
     options.set_max_file_opening_threads(_OPENING_THREADS)
     options.set_target_file_size_base(_TABLE_FILE_BYTES)
@@ -74,8 +73,8 @@ def database_options(
     if cache is not None:
         table.set_block_cache(cache)
     if memory is not None:
-        # Of all families together; RocksDB flushes the largest one before they exceed it. One family alone has room for
-        # the buffer that is written to and the one that is being flushed.
+        # Of all families together: RocksDB flushes the largest before they exceed it. A single family has room for the
+        # buffer that is written to and the one that is being flushed.
         options.set_db_write_buffer_size(memory.write_buffers_bytes)
         options.set_write_buffer_size(min(_MAX_WRITE_BUFFER_BYTES, memory.write_buffers_bytes // 2))
     options.set_block_based_table_factory(table)
@@ -103,7 +102,7 @@ def engine_errors(store: str, path: str) -> Iterator[None]:
         text = str(cause)
         if "lock hold by current process" in text or "While lock file" in text:
             raise LocalStateLockedError(store, path=path) from cause
-        # A table that was cut to nothing can't be mapped: that is damage, to lack the memory for it is not.
+        # An empty table can't be mapped: that is damage; to lack memory for a mapping is not.
         is_emptied = "while mmap file for read" in text and text.endswith("Invalid argument")
         if is_emptied or any(sign in text for sign in _DAMAGE):
             raise LocalStateCorruptedError(store, path=path, cause=text) from cause

@@ -11,16 +11,16 @@ from typing import Any
 from statestore.bytestore.protocol import ByteStore, Pair, Range
 from statestore.errors.state import StoreClosedError
 
-_MANY = 1_000  # from this many new keys on, sorting them in costs less than inserting them one by one
+_MANY = 1_000  # from so many new keys on, sorting is faster than inserting them one by one
 
 
 class KeyOrder:
-    """The keys of `keys`, which its owner adds to and removes from, in ascending order."""
+    """The keys of `keys`, a collection that its owner changes, in ascending order."""
 
     def __init__(self, keys: Iterable[bytes]) -> None:
         self._keys = keys
         self.is_kept = False
-        """Whether anybody has asked for a range: before, nobody need say what is added or removed."""
+        """Whether a range was asked for: before that, additions and removals need not be noted."""
         self._ordered: list[bytes] = []
         self._added: list[bytes] = []
 
@@ -30,7 +30,7 @@ class KeyOrder:
             self._added.append(key)
 
     def add_all(self, keys: Iterable[bytes]) -> None:
-        """Note that all of these are new among the keys; they are not looked at while no order is kept."""
+        """Note that all of these are new among the keys; while no order is kept, `keys` is not iterated."""
         if self.is_kept:
             self._added.extend(keys)
 
@@ -71,7 +71,7 @@ class KeyOrder:
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """Return the least key that stands behind all that begin with `prefix`; None if none does."""
+    """Return the least key after all that begin with `prefix`; None if there is none."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
@@ -79,15 +79,15 @@ def prefix_end(prefix: bytes) -> bytes | None:
 def pairs_with_prefix(store: ByteStore, prefix: bytes, start: bytes | None = None) -> Iterator[Pair]:
     """Yield the pairs whose keys begin with `prefix`, ascending, as of the call; from `prefix` + `start` on, if given.
 
-    A store that holds writes in memory copies what it is asked for, so it is not asked for more.
+    The range ends with the prefix, as a store that holds writes in memory copies the whole range.
     """
     pairs = store.range(prefix + (start or b""), prefix_end(prefix))
-    # The end is inclusive, and may be a key.
+    # The end is inclusive, and may itself be a key.
     return takewhile(lambda pair: pair[0].startswith(prefix), pairs)
 
 
 class ScannedStore(ByteStore):
-    """A byte store of which scans may be under way when it is closed; a store of its own has what is faster there."""
+    """A byte store that closes its scans when it is closed. Subclasses override what they can do faster."""
 
     name = ""
 

@@ -36,8 +36,8 @@ def live_tables(database: str) -> set[str]:
 def unreadable_tables(tables: Sequence[Path], scratch: Path) -> list[str]:
     """Return the names of the table files that RocksDB can't read to their end, in order; nothing is changed.
 
-    `scratch` is a directory that is not there, and not there again afterwards; it has room for one table. Every block
-    is read and its checksum taken, at some hundred MB/s. Raises StoreError, LocalDiskFullError.
+    `scratch` is a missing directory, made and removed here, with room for one table. Every block is read and its
+    checksum verified, at some hundred MB/s. Raises StoreError, LocalDiskFullError.
     """
     return [table.name for table in _irreparable_tables(tables, scratch) if not _can_be_ingested(table, scratch)]
 
@@ -45,8 +45,8 @@ def unreadable_tables(tables: Sequence[Path], scratch: Path) -> list[str]:
 def _irreparable_tables(tables: Sequence[Path], scratch: Path) -> list[Path]:
     """Return the tables that can't be read to their end, and those that no database has written.
 
-    To repair a database that has lost all but its tables is to read them all; a bad one is moved away. So is one whose
-    family has another name than repair makes of its number, and a table that was made to be ingested says neither.
+    Repairing a database that has lost all but its tables reads them all, and moves bad ones away. It also moves away
+    tables whose family has another name than repair makes of its number, and a table made to be ingested has neither.
     """
     if not tables:
         return []
@@ -63,7 +63,7 @@ def _irreparable_tables(tables: Sequence[Path], scratch: Path) -> list[Path]:
 
 
 def _can_be_ingested(table: Path, scratch: Path) -> bool:
-    """Return whether a copy of a table can be ingested, which takes one that was made for it, and read to its end."""
+    """Return whether a copy of a table can be ingested, as one that was made for it, and read to its end."""
     scratch.mkdir()
     link = scratch / "table"
     link.symlink_to(table.absolute())  # RocksDB takes no name that is not UTF-8
@@ -71,7 +71,7 @@ def _can_be_ingested(table: Path, scratch: Path) -> bool:
         database = RocksDBDatabase(str(scratch), [], compacting=False)
         try:
             store = database.family(DEFAULT_FAMILY)
-            # Copied, not moved or linked: the table belongs to another database.
+            # By default RocksDB copies the table, which belongs to another database.
             store.ingest(str(link), rocksdict.IngestExternalFileOptions())
             deque(store.range(None, None), maxlen=0)
         finally:
@@ -87,10 +87,10 @@ _UNFINISHED: Final = "next-table"
 
 
 class SortedFill:
-    """Fills the family `family` of an open database, of which nobody else writes to that family meanwhile."""
+    """Fills the family `family` of an open database, to which nothing else writes meanwhile."""
 
     table_bytes: ClassVar[int] = 64 << 20
-    """About how large a table gets, and so how much is done again of what was cut off."""
+    """About how large a table gets, and so how much is repeated after an interruption."""
 
     def __init__(self, database: RocksDBDatabase, family: str) -> None:
         self._database = database
@@ -99,15 +99,15 @@ class SortedFill:
 
     @property
     def last_key(self) -> bytes | None:
-        """The greatest key that is there, None if there is none: what is put next must be greater."""
+        """The greatest key, None if there is none: what is put next must be greater."""
         last = next(self._database.family(self._family).range(None, None, reverse=True), None)
         return None if last is None else last[0]
 
     def put_all(self, pairs: Iterable[Pair], on_entries: Callable[[int], None] | None = None) -> int:
-        """Put entries with ascending keys; return how many there were. `on_entries` is told of each step's.
+        """Put entries with ascending keys; return how many there were. `on_entries` gets the number of each step.
 
-        Raises StoreError if they are not in order, and LocalDiskFullError. All before a failure is kept, but for the
-        last table.
+        Raises StoreError if they are not in order, and LocalDiskFullError. After a failure, all but the last table is
+        kept.
         """
         left = chunks(pairs)
         entries = 0

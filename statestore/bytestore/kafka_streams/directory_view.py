@@ -1,8 +1,8 @@
-"""Databases that are read without a change to them: through a view, a directory of links to their tables.
+"""Databases read without a change to them: through a view, a directory of links to their tables.
 
 Even a read-only open by rocksdict writes into a database's directory, and a store that is being upgraded can only be
-opened for writing. In a view all of that happens beside the tables, which RocksDB never changes. So the code that opens
-stores opens them here, too, and nothing of what it does gets back.
+opened for writing. In a view all writes go beside the tables, which RocksDB never changes. So the code that opens
+stores can open them in a view, and nothing that it does gets back to the directory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_DEPTH: Final = 2  # how many levels of directories a state has: `rocksdb/ST
 
 @contextmanager
 def accessible(path: str) -> Iterator[None]:
-    """Raise what the operating system refuses as DirectoryNotAccessibleError, and damage as DirectoryDamagedError."""
+    """Raise OSError as DirectoryNotAccessibleError, and damage as DirectoryDamagedError."""
     try:
         yield
     except PermissionError as cause:
@@ -66,9 +66,9 @@ def refuse_if_in_use(lock: Path, where: Path) -> None:
 
 @contextmanager
 def view_of(directory: Path, *entries: str, work_dir: str | None = None) -> Iterator[Path]:
-    """Hand out a directory, gone afterwards, that has what `directory` has under these names; None of them is all.
+    """Hand out a temporary directory with what `directory` has under these names; without names, with all it has.
 
-    Errors that are raised inside, and name it, name `directory` instead; damage is raised as DirectoryDamagedError.
+    Errors raised inside name `directory` instead of the view; damage is raised as DirectoryDamagedError.
     Raises DirectoryInUseError if one of the databases is open in another process, DirectoryDamagedError if it has
     tables that it does not know, and DirectoryNotAccessibleError.
     """
@@ -98,7 +98,7 @@ def tables_in(database: Path) -> list[Path]:
 
 
 def families_in(database: Path) -> tuple[str, ...]:
-    """Return the column families of a database, in order; none if there is none. Raises OSError and as RocksDB does."""
+    """Return the column families of a database, in order; none if there is none. Raises OSError, and as RocksDB."""
     for path in (database / CURRENT_FILE, *database.glob(f"{_OF_DATABASES}*")):
         if path.is_file():
             _require_readable(path)
@@ -120,7 +120,7 @@ def _one_line(text: str) -> str:
 def _refuse_unknown_tables(database: Path) -> None:
     """Raise LocalStateCorruptedError if there are tables that the database's MANIFEST does not know.
 
-    RocksDB takes a MANIFEST that was cut for one that ends there, and opens without the tables of which it tells last.
+    RocksDB takes a cut MANIFEST for a whole one, and opens without the tables in the part that is missing.
     """
     known = live_tables(str(database))
     unknown = [table.name for table in tables_in(database) if table.name not in known]
@@ -134,7 +134,7 @@ def _refuse_unknown_tables(database: Path) -> None:
 
 
 def _link(source: Path, target: Path, where: Path, depth: int) -> None:
-    """Make `target` what `source` is, if that is there; of directories in it only so many levels."""
+    """Make `target` a link or copy of `source`, if that exists; of directories only so many levels."""
     if source.is_dir():
         if depth > 0:
             target.mkdir(parents=True)
@@ -160,5 +160,5 @@ def _link_all(source: Path, target: Path, where: Path, depth: int) -> None:
 
 
 def _require_readable(path: Path) -> None:
-    """Raise PermissionError if this user can't read a file: RocksDB's error would not tell that from others."""
+    """Raise PermissionError if this user can't read a file: RocksDB's error would not say so."""
     os.close(os.open(path, os.O_RDONLY))

@@ -6,8 +6,8 @@
     STORE.position              input offsets of one store, likewise
 
 START_MS is the time at which the segment begins: its id times the segment interval. Two older forms are read,
-`STORE:START_MS` and `STORE-yyyyMMddHHmm` in UTC. Kafka Streams does not open a store beside whose segments there is
-anything else. A database has the column families of `families.FAMILIES`, and `offsets`:
+`STORE:START_MS` and `STORE-yyyyMMddHHmm` in UTC. Kafka Streams does not open a store with anything else beside its
+segments. A database has the column families of `store_spec.FAMILIES`, and `offsets`:
 
     status                      i64: 1 while open, 0 after it was closed
     CHANGELOG_TOPIC-PARTITION   i64: offset of the last changelog record that is in the database, -4 = unknown
@@ -46,7 +46,7 @@ _SEGMENT: Final = re.compile(r"[.:](?P<start_ms>0|[1-9][0-9]{0,18})|-(?P<minute>
 
 
 def has_segment_directories(kind: StoreKind) -> bool:
-    """Return whether stores of this kind have a database for each segment; those of the others have one in all."""
+    """Return whether stores of this kind have a database for each segment; others have a single one."""
     return _HAS_SEGMENT_DIRECTORIES[kind]
 
 
@@ -61,12 +61,12 @@ def segments_directory(task: Path, store: str) -> Path:
 
 
 def segment_name(store: str, start_ms: int) -> str:
-    """Return the name of a segment's directory, which is what Kafka Streams calls the segment in its errors, too."""
+    """Return the name of a segment's directory, which Kafka Streams also uses in its errors."""
     return f"{store}.{start_ms}"
 
 
 def segment_start_ms(store: str, name: str) -> int | None:
-    """Return when the segment of a directory begins, None if `name` is none of the forms of a segment's name."""
+    """Return when the segment of a directory begins, None if `name` is not a segment's name."""
     found = _SEGMENT.fullmatch(name.removeprefix(store)) if name.startswith(store) else None
     if found is None:
         return None
@@ -107,6 +107,6 @@ def offset_key(changelog: TopicPartition) -> bytes:
 
 
 def changelog_of(key: bytes) -> TopicPartition | None:
-    """Return whose offset stands under a key in the family `offsets`, None for the keys that are no changelog's."""
+    """Return the changelog whose offset is under a key in the family `offsets`, None for other keys."""
     topic, dash, partition = key.decode(errors="replace").rpartition("-")
     return TopicPartition(topic, int(partition)) if dash and partition.isascii() and partition.isdigit() else None

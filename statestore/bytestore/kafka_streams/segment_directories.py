@@ -1,7 +1,7 @@
 """A store in a database per segment, as one ordered map: Kafka Streams' layout of windows and sessions.
 
-A key begins with the id of its segment (see `segments`), and the rest of it is the key in that segment's database. The
-order is that of whole keys, so scans go through the segments one after the other.
+A key begins with the id of its segment (see `segments`); the rest is the key in that segment's database. The order is
+that of whole keys, so scans go through the segments one after the other.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class SegmentDirectories(ScannedStore):
         first, lower = _split_bound(start or b"")
         last, upper = (None, None) if end is None else _split_bound(end)
         if end is not None and last is not None and len(end) < SEGMENT_ID_SIZE:
-            # No key is as short, so those of the segment whose id it begins are all beyond it, and none before is.
+            # No key is that short: all keys of that segment are beyond it, and all keys of earlier ones are before it.
             last, upper = last - 1, None
         parts: deque[tuple[bytes, Iterator[Pair]]] = deque()
         for segment_id, segment in reversed(self._segments.items()) if reverse else self._segments.items():
@@ -114,7 +114,7 @@ class SegmentDirectories(ScannedStore):
     def finish_upgrade(
         self, budget_ms: float | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> UpgradeProgress:
-        """Do what it does of a store, segment by segment; at least one slice is moved."""
+        """Move entries segment by segment, one slice at least, until none is left or any `budget_ms` is used up."""
         self._require_open()
         deadline = None if budget_ms is None else clock() + budget_ms / 1000
         for segment in self._upgradable_segments():
@@ -136,7 +136,7 @@ class SegmentDirectories(ScannedStore):
 
 
 class _Scan(Iterable[Pair]):
-    """The scans of segments, one after the other: snapshots already, each with what its segment's keys begin with."""
+    """The scans of segments, one after the other: snapshots already, each with the prefix of its segment's keys."""
 
     def __init__(self, parts: deque[tuple[bytes, Iterator[Pair]]]) -> None:
         self._parts = parts
@@ -147,8 +147,8 @@ class _Scan(Iterable[Pair]):
             for key, value in pairs:
                 yield prefix + key, value
                 if not self._parts:
-                    return  # it was closed, which what was read ahead does not know
-            if self._parts and self._parts[0][1] is pairs:  # if not, what was left of them was read ahead
+                    return  # this scan was closed, though `pairs` may have been read ahead
+            if self._parts and self._parts[0][1] is pairs:  # otherwise the rest of them was read ahead
                 self._parts.popleft()
 
     def read_ahead(self, removed: int) -> None:
@@ -158,7 +158,7 @@ class _Scan(Iterable[Pair]):
                 self._parts[place] = prefix, iter(list(pairs))
 
     def close(self) -> None:
-        """End here."""
+        """End the scan."""
         self._parts.clear()
 
 

@@ -1,7 +1,7 @@
 """One database of a store in a task's directory: a whole store, or one segment of a window or session store.
 
-`statestore.store.json` in it says what kind of store it is, as a StoreSpec in JSON; without, the first opening says so.
-Kafka Streams does not look at it, and opens a versioned store's database as a plain one without complaint.
+`statestore.store.json` in it says what kind of store it is, as a StoreSpec in JSON; the first opening writes it. Kafka
+Streams ignores it, and opens a versioned store's database as a plain one without complaint.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ def read_record(database: Path, name: str) -> StoreSpec | None:
         raise StoreError(
             name,
             f"{path} is damaged ({cause}), so it is not known what kind of store this is. If you are sure that it is "
-            "what you ask for, delete that file and open the store again; otherwise delete the local state and restore "
-            "the store from its changelog",
+            "the kind you ask for, delete that file and open the store again; otherwise delete the local state and "
+            "restore the store from its changelog",
         ) from cause
 
 
 def write_record(database: Path, spec: StoreSpec) -> None:
-    """Record `spec` in the directory `database`: afterwards there is the old record or the new one, nothing between."""
+    """Record `spec` in the directory `database`, atomically."""
     written = database / f"{RECORD_FILE}.tmp"
     with open(written, "wb") as file:
         file.write(json.dumps(spec.to_json()).encode())
@@ -83,24 +83,20 @@ def write_record(database: Path, spec: StoreSpec) -> None:
 
 
 def refuse_other_kind(recorded: StoreSpec, spec: StoreSpec, where: Path, name: str) -> None:
-    """Raise StoreFormatError if `spec` would read the bytes of the recorded store as something that they are not.
+    """Raise StoreFormatError if `spec` would misread the bytes of the recorded store.
 
-    An older format is no obstacle where it may be upgraded: see `refuse_skipped_step`. The retention may change; names
-    are not compared, so a directory may be given to a store of another name.
+    An older format is fine if it may be upgraded: see `refuse_skipped_step`. The retention may change; names are not
+    compared, so a directory may be given to a store of another name.
     """
-    if _layout(recorded) == _layout(spec) and recorded.format in (spec.format, *older_formats(spec.kind, spec.format)):
+    laid_out_as_asked = _layout(recorded) == _layout(spec)
+    if laid_out_as_asked and recorded.format in (spec.format, *older_formats(spec.kind, spec.format)):
         refuse_skipped_step(recorded.format, spec, str(where), name)
         return
     remedy = "Open it as what is recorded, or delete the local state and restore the store from its changelog"
-    raise StoreFormatError(
-        name,
-        recorded=recorded.describe(),
-        asked=spec.describe(),
-        where=str(where),
-        remedy=downgrade_remedy(spec)
-        if _layout(recorded) == _layout(spec) and is_downgrade(recorded, spec)
-        else remedy,
-    )
+    if laid_out_as_asked and is_downgrade(recorded, spec):
+        remedy = downgrade_remedy(spec)
+    found, asked = recorded.describe(), spec.describe()
+    raise StoreFormatError(name, recorded=found, asked=asked, where=str(where), remedy=remedy)
 
 
 def _layout(spec: StoreSpec) -> tuple[object, ...]:
@@ -109,7 +105,7 @@ def _layout(spec: StoreSpec) -> tuple[object, ...]:
 
 @dataclass
 class Committed:
-    """What a store says of itself: which changelog record it holds last, and which input it has taken in."""
+    """What a store has noted: the offset of the last changelog record it holds, and its input position."""
 
     changelog_offset: int = OFFSET_UNKNOWN
     position: Position = field(default_factory=dict)
@@ -160,10 +156,10 @@ def check_database(path: Path, spec: StoreSpec, name: str) -> list[str]:
 
 
 class StoreDatabase:
-    """A database that `check_database` let pass, open. `present` is what that returned.
+    """An open database; `present` is what `check_database` returned of it.
 
-    Until `begin` its content is as it was, and `abandon` takes back the column families that were added. Raises
-    StoreFormatError if it has entries in two older formats, and StoreError if what it says of itself is damaged.
+    Until `begin` its content is as it was, and `abandon` drops the column families that were added. Raises
+    StoreFormatError if it has entries in two older formats, and StoreError if its family `offsets` is damaged.
     """
 
     store: ByteStore  # the entries
@@ -183,7 +179,7 @@ class StoreDatabase:
         self._name = name
         self._changelog = changelog
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Nothing else than the directory holds what is written here, so it must survive the death of the process.
+        # Only this directory has what is written here, so it must survive the death of the process.
         families = [column_family(spec), OFFSETS_FAMILY]
         self._database = RocksDBDatabase(str(path), families, write_ahead_log=True, compacting=compacting)
         self._created = set(self._database.families) - {*present, DEFAULT_FAMILY}
@@ -193,7 +189,7 @@ class StoreDatabase:
                 spec,
                 partial(column_family, spec),
                 name,
-                # Kafka Streams may have begun it, which it does without being asked.
+                # Kafka Streams may have begun it: it does so without being asked.
                 begins_upgrade=column_family(spec) in self._created,
             )
             self._offsets: RocksDBByteStore = self._database.family(OFFSETS_FAMILY, name)
@@ -213,7 +209,7 @@ class StoreDatabase:
         self._write(STATUS_OPEN, committed)
 
     def flush(self) -> None:
-        """Have on the disk what was written."""
+        """Force to disk what was written."""
         self._database.flush()
 
     def close(self, committed: Committed, *, cleanly: bool) -> None:
@@ -234,7 +230,7 @@ class StoreDatabase:
     def remove(self) -> None:
         """Close the database and delete its directory. If the process dies meanwhile, it is whole or empty."""
         self._database.close()
-        # Everything is in tables by now. Without `CURRENT` RocksDB makes a new database, but not where there is a log.
+        # Everything is in tables now. Without `CURRENT` RocksDB makes a new database, but not if there is a log.
         for log in self._path.glob("*.log"):
             log.unlink()
         (self._path / "CURRENT").unlink()

@@ -1,6 +1,6 @@
 """A task's state directory as Kafka Streams 4.3 has it: opened, changed and left so that Kafka Streams can go on.
 
-What is where is the business of `layout`. Last comes what there is before anything is known of the stores.
+`layout` says what is where. The last part finds stores in a directory of which nothing is known yet.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from statestore.errors.state import UnknownEntryError
 from statestore.format.offset_checkpoint import TopicPartition, decode_offset_checkpoint, encode_offset_checkpoint
 from statestore.format.position import OFFSET_UNKNOWN, Position, merge_positions
 
-_WHOLE_STORE = 0  # stands for a segment's id where the store has one database in all
+_WHOLE_STORE = 0  # instead of a segment's id, for stores with a single database
 
 
 class TaskStore:
     """The store of `spec` in the task directory `task`, whose changelog is `changelog`.
 
-    `checkpointed` is the changelog's offset in a checkpoint file, which counts more than those in the databases, and
-    `older_position` what a position file adds to theirs. Nothing is changed if it can't be opened.
+    `checkpointed` is the changelog's offset in a checkpoint file, which takes precedence over those in the databases;
+    `older_position` of a position file is added to theirs. Nothing is changed if it can't be opened.
     """
 
     byte_store: ByteStore  # the entries of all databases
@@ -87,25 +87,25 @@ class TaskStore:
 
     def commit(self, committed: Committed) -> None:
         """Note in every database what the store holds."""
-        # In order, the latest segment last: its offset counts, so if the process dies on the way, the old one does.
+        # The latest segment comes last: its offset counts, so if the process dies on the way, the old one does.
         for database in self._databases.values():
             database.commit(self._to_persist(committed))
         self.committed = committed
 
     def flush(self) -> None:
-        """Have on the disk what was written."""
+        """Force to disk what was written."""
         for database in self._databases.values():
             database.flush()
 
     def close(self, *, cleanly: bool) -> None:
-        """Close the store and its databases, each of them even if another one can't be."""
+        """Close the store and its databases, each even if another one fails."""
         with ExitStack() as each:
             for database in self._databases.values():
                 each.callback(database.close, self._to_persist(self.committed), cleanly=cleanly)
             each.callback(self.byte_store.close)
 
     def _to_persist(self, committed: Committed) -> Committed:
-        """Return what databases are told of it. Kafka Streams never tells that of a versioned store its position."""
+        """Return what databases note of it. Kafka Streams never notes the position of a versioned store."""
         return Committed(committed.changelog_offset) if LAYOUTS[self._spec.kind].keeps_versions else committed
 
     def _whole(self) -> ByteStore:
@@ -115,7 +115,7 @@ class TaskStore:
         return SegmentDirectories(self._spec.name, segments, self._create_segment, self._remove_segment)
 
     def _check(self) -> dict[int, tuple[Path, list[str]]]:
-        """Return path and column families of each database, having looked at all of them and changed none."""
+        """Check all databases without changing any; return the path and column families of each."""
         task, store = self._task, self._spec.name
         if has_segment_directories(self._spec.kind):
             paths = self._segment_paths()
@@ -195,9 +195,9 @@ class TaskDirectory:
     """The directory of one task: `STATE_DIR/APPLICATION_ID/TASK_ID` of Kafka Streams. What is missing is made.
 
     `partition` is that of the changelog topics: the second number of the task's id. Use it as a context manager, or
-    call `close`. If the block is left by an exception, the stores do not count as closed cleanly: then Kafka Streams
-    restores them from their changelogs, if it processes exactly once. One that is not `compacting` leaves the tables as
-    they are: for reading stores once.
+    call `close`. If the block is left by an exception, the stores do not count as closed cleanly: Kafka Streams then
+    restores them from their changelogs, if it processes exactly once. If it is not `compacting`, tables stay as they
+    are: for reading stores once.
     """
 
     def __init__(
@@ -310,8 +310,8 @@ def read_offsets(path: Path, store: str) -> dict[TopicPartition, int]:
     except FormatError as cause:
         raise StoreError(
             store,
-            f"{path} is damaged ({cause}). Bring it back, or delete it: then the offsets in it are unknown, and "
-            "stores without a known offset are restored from the beginning of their changelogs",
+            f"{path} is damaged ({cause}). Restore it from a backup, or delete it: then the offsets in it are unknown, "
+            "and stores without a known offset are restored from the beginning of their changelogs",
         ) from cause
 
 
@@ -335,7 +335,7 @@ class TaskStoreFiles:
 
 
 def task_stores(task: Path) -> list[TaskStoreFiles]:
-    """Return the stores in a task's directory, in the order of names; what is no store's is left out."""
+    """Return the stores in a task's directory, sorted by name; everything else there is ignored."""
     in_one = [path for path in _directories(database_directory(task, "")) if is_store_name(path.name)]
     found = [TaskStoreFiles(path.name, False, [path]) for path in in_one if any(path.iterdir())]
     for directory in _directories(task):
@@ -348,7 +348,7 @@ def task_stores(task: Path) -> list[TaskStoreFiles]:
 
 
 def changelog_topics(task: Path) -> Iterator[str]:
-    """Yield the changelog topics that a file and then databases, opened in turn, have offsets of: give it a view."""
+    """Yield the changelog topics with offsets in the checkpoint file and in databases, which it opens: pass a view."""
     yield from (changelog.topic for changelog in read_offsets(task / CHECKPOINT_FILE, CHECKPOINT_FILE))
     for files in task_stores(task):
         for path, families in zip(files.databases, files.families, strict=True):

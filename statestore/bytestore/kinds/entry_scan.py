@@ -1,6 +1,6 @@
 """Entries of a store, whatever its kind, for readers without serdes and topology: the data source and the tools.
 
-Bounds only say what need not be read: what the pairs hold is still to be looked at.
+Bounds only say what need not be read: the entries must still be checked.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class EntryBounds:
     keys: Sequence[bytes] | None = None  # the only keys, in the order in which they are read; None is any
     prefix: bytes = b""  # what all keys begin with
     first_key: bytes | None = None
-    """The first key, inclusive. Used where keys stand in their order: in stores without segments, if no prefix is."""
+    """The first key, inclusive. Used where keys are in order: in stores without segments, and without `prefix`."""
     last_key: bytes | None = None
     starts_ms: Times = ALL_TIMES  # between which times windows and sessions start, or from when versions are valid
     ends_ms: Times = ALL_TIMES  # between which times windows and sessions end, or until when versions are valid
-    ended: bool = False  # whether all have an end, which the latest version of a key has not
+    ended: bool = False  # whether all have an end, unlike the latest version of a key
 
 
 class SegmentEnd(Enum):
     """Where a segment of a store ends, which begins at its id times the segment interval."""
 
     INTERVAL = auto()  # after the store's segment interval
-    UNTIL_NEXT = auto()  # where the next segment begins: for who knows the beginnings alone
-    UNKNOWN = auto()  # nobody knows, nor where it begins: all segments are read
+    UNTIL_NEXT = auto()  # where the next segment begins: if only the beginnings are known
+    UNKNOWN = auto()  # neither the end nor the beginning is known: all segments are read
 
 
 def bounded_pairs(
@@ -99,7 +99,7 @@ ENTRY_FIELDS: Final = (KEY_FIELD, VALUE_FIELD, TIMESTAMP_FIELD, HEADERS_FIELD, S
 def stored_columns(
     store_format: StoreFormat, stored: pa.BinaryArray
 ) -> tuple[pa.BinaryArray, pa.Int64Array, pa.BinaryArray]:
-    """Return values, timestamps in ms and header bytes; null what the format or row has not. Raises FormatError."""
+    """Return values, timestamps in ms and header bytes; null where there is none. Raises FormatError."""
     if store_format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
         return split_columns(stored)
     if store_format is StoreFormat.PLAIN:
@@ -110,7 +110,7 @@ def stored_columns(
 
 
 class StoredEntry(NamedTuple):
-    """An entry, of a window or session too, or a version; None where there is no such time or part, or no end yet."""
+    """An entry, also of a window or session, or a version; None for a time or part that it lacks, or no end yet."""
 
     key: bytes
     start_ms: int | None

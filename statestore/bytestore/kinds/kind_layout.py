@@ -4,8 +4,8 @@
     logged key     as a changelog record has it: of a window or session with its times behind the plain key
     physical key   as a store has it: the logged key, of a segmented store behind its segment's id
 
-An entry of a key-value, window or session store is one pair of the store's bytes. Versions are not: a key's latest one
-has a row of its own, and each segment has a row of all that ended in it; `entries` and `entry_columns` hide that.
+An entry of a key-value, window or session store is one pair of the store's bytes. A version is not: a key's latest one
+has its own row, and each segment has a row of all that ended in it; `entries` and `entry_columns` hide that.
 
 To add a kind: its class here and its row in LAYOUTS, then a row in each other table by kind, which a test finds:
 `tests/architecture/test_kinds_of_stores.py`.
@@ -57,9 +57,9 @@ Times: TypeAlias = tuple[int, int]  # between which times something is, both inc
 
 _LOGGED_KEY: Final = itemgetter(0)
 _VALID_FROM_MS: Final = itemgetter(2)
-"""Of puts, which mostly are NamedTuples: these take two to five times as long to index or unpack."""
+"""For puts, which mostly are NamedTuples: indexing or unpacking those takes two to five times as long."""
 _TIME_SIZE: Final = 8
-_NEGATIVE: Final = b"\x80"  # at and above it stand the bytes of negative times
+_NEGATIVE: Final = b"\x80"  # the bytes of negative times are at or above it
 _ENTRY_TYPES: Final = {"key": pa.binary(), "start_ms": pa.int64(), "end_ms": pa.int64(), "stored": pa.binary()}
 
 
@@ -74,7 +74,7 @@ class Place(NamedTuple):
 
 
 class UnsoundEnds(NamedTuple):
-    """Which rows have an end that no entry of the kind has, and what to say of such a row, as in "it PROBLEM"."""
+    """Which rows have an end that no entry of the kind can have, and the problem, for a message "it PROBLEM"."""
 
     rows: pa.BooleanArray
     problem: str
@@ -83,17 +83,17 @@ class UnsoundEnds(NamedTuple):
 class KindLayout(ABC):
     """How a store of one kind lays out keys and entries, by default without times. Made by `layout_of`."""
 
-    suffix_size: ClassVar[int] = 0  # how many bytes of times stand behind the plain key in a logged key
-    has_timed_keys: ClassVar[bool] = False  # whether there are any
+    suffix_size: ClassVar[int] = 0  # how many bytes of times follow the plain key in a logged key
+    has_timed_keys: ClassVar[bool] = False  # whether logged keys have times
     keeps_versions: ClassVar[bool] = False
-    """Whether what a put leaves depends on those before, and tombstones stay: entries stand in rows of versions."""
+    """Whether the result of a put depends on earlier ones, and tombstones stay: entries are in rows of versions."""
     unended_segment: ClassVar[int | None] = None
     """The id of the segment of entries that have no end yet; None if all have one."""
     put_time_column: ClassVar[str | None]
     """Which time of a put is that of `put_time_ms`: start_ms or end_ms; None for stores without time."""
     segment_time_column: ClassVar[str | None]
-    """Which time of an entry says in what segment it stands: start_ms or end_ms; None for stores without segments."""
-    row_columns: ClassVar[tuple[str, ...]]  # the columns of times that rows must have of which such a store is made
+    """Which time of an entry decides its segment: start_ms or end_ms; None for stores without segments."""
+    row_columns: ClassVar[tuple[str, ...]]  # the columns of times that rows must have to make such a store
 
     def __init__(self, spec: StoreSpec) -> None:
         self.spec = spec
@@ -108,12 +108,12 @@ class KindLayout(ABC):
     def join(self, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None = None) -> Joined:
         """Return logged key and, of a version, from when it is valid: what `split` takes apart.
 
-        What the kind does not have is left out of account, a missing `sequence` is 0. Raises ValueError for times that
-        are missing or that no entry can have.
+        What the kind does not have is ignored; a missing `sequence` is 0. Raises ValueError for times that are missing
+        or that no entry can have.
         """
 
     def plain_keys(self, keys: list[bytes]) -> list[bytes]:
-        """Return the plain keys of logged ones, without a look at their times. Raises FormatError if one has none."""
+        """Return the plain keys of logged ones, without decoding times. Raises FormatError if a key is too short."""
         return keys
 
     @abstractmethod
@@ -128,14 +128,14 @@ class KindLayout(ABC):
 
     @abstractmethod
     def put_time_ms(self, key: bytes, valid_from_ms: int | None = None) -> int:
-        """Return to what time a put brings the stream time; -1 for stores without time. Raises FormatError."""
+        """Return the time to which a put advances the stream time; -1 for stores without time. Raises FormatError."""
 
     @abstractmethod
     def latest_put_ms(self, puts: Sequence[Put]) -> int:
         """Return the latest `put_time_ms` of one or more puts. Raises FormatError."""
 
     def segment_times(self, starts_ms: Times, ends_ms: Times) -> Times:
-        """Return the times whose segments can hold entries with such starts and such ends."""
+        """Return the times whose segments can hold entries with these starts and ends."""
         return ends_ms
 
     # Entries
@@ -153,7 +153,7 @@ class KindLayout(ABC):
 
     @abstractmethod
     def record_columns(self, keys: pa.BinaryArray, timestamps_ms: pa.Int64Array) -> PlaceColumns:
-        """Return what changelog records with such logged keys and timestamps are of. Raises FormatError."""
+        """Return the places of changelog records with these logged keys and timestamps. Raises FormatError."""
 
     def pairs_of_key(self, store: ByteStore, segment: bytes, key: bytes) -> Iterator[Pair]:
         """Yield the pairs of one plain key whose physical keys begin with `segment`."""
@@ -164,7 +164,7 @@ class KindLayout(ABC):
 
     @abstractmethod
     def unsound_ends(self, starts_ms: pa.Int64Array, ends_ms: pa.Int64Array) -> UnsoundEnds:
-        """Return which rows' ends can't be those of entries; starts are 0 or later, where entries have one."""
+        """Return the rows whose ends no entry can have; their starts, if any, are 0 or later."""
 
     @classmethod
     def conversion(cls, convert_value: ConvertValue) -> ConvertPair:
@@ -252,7 +252,7 @@ class _TimedKeyLayout(KindLayout):
         return with_segments(self._put_times(keys) // self._interval_ms, keys)
 
     def latest_put_ms(self, puts: Sequence[Put]) -> int:
-        # Times are big-endian, so their bytes are in their order. To split every key would cost more than all the rest.
+        # Times are big-endian, so bytes sort like times. Splitting every key would cost more than all the rest.
         place = slice(-self.suffix_size, _TIME_SIZE - self.suffix_size)
         times = [key[place] for key in map(_LOGGED_KEY, puts)]
         latest = max(times)
@@ -273,7 +273,7 @@ class _TimedKeyLayout(KindLayout):
         return pc.binary_slice(keys, 0, -self.suffix_size), *self._times(keys)
 
     def pairs_of_key(self, store: ByteStore, segment: bytes, key: bytes) -> Iterator[Pair]:
-        # Between the first and the last time of a key, longer keys may stand, too.
+        # Longer keys may be between the first and the last time of this one.
         start = segment + key
         size = len(start) + self.suffix_size
         for pair in store.range(start, start + b"\xff" * self.suffix_size):
@@ -307,7 +307,7 @@ class _WindowLayout(_TimedKeyLayout):
         return split_window_key(key)[1]
 
     def segment_times(self, starts_ms: Times, ends_ms: Times) -> Times:
-        # One that would end after the last time of all ends there.
+        # A window that would end after the last possible time ends there.
         return max(starts_ms[0], ends_ms[0] - self._size_ms), min(starts_ms[1], ends_ms[1])
 
     def entries(self, pairs: Iterable[Pair]) -> Iterator[EntryParts]:
@@ -385,7 +385,7 @@ class _VersionedLayout(KindLayout):
         return key, start_ms
 
     def physical_key(self, key: bytes) -> bytes:
-        raise TypeError("versions stand in rows, and no put has a place of its own")
+        raise TypeError("versions are in rows: a put has no physical key of its own")
 
     def physical_keys(self, keys: pa.BinaryArray) -> pa.BinaryArray:
         return pa.array([self.physical_key(key) for key in keys.to_pylist()], pa.binary())
@@ -409,7 +409,7 @@ class _VersionedLayout(KindLayout):
         return keys, timestamps_ms, pa.nulls(len(keys), pa.int64())
 
     def unsound_ends(self, starts_ms: pa.Int64Array, ends_ms: pa.Int64Array) -> UnsoundEnds:
-        return UnsoundEnds(pc.less_equal(ends_ms, starts_ms), "is valid no longer when it begins to be")
+        return UnsoundEnds(pc.less_equal(ends_ms, starts_ms), "ends when it begins, or before")
 
     @classmethod
     def conversion(cls, convert_value: ConvertValue) -> ConvertPair:
@@ -422,7 +422,7 @@ LAYOUTS: Final[dict[StoreKind, type[KindLayout]]] = {
     StoreKind.SESSION: _SessionLayout,
     StoreKind.VERSIONED: _VersionedLayout,
 }
-"""What says how each kind is laid out, for what depends on the kind alone."""
+"""The layout of each kind, for what depends on the kind alone."""
 
 
 def layout_of(spec: StoreSpec) -> KindLayout:

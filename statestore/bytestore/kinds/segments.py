@@ -4,7 +4,7 @@
 
 A segment holds what happened in [segment_id * interval, (segment_id + 1) * interval). Its entries stand together, so
 that a segment that is older than the retention goes by one range delete. Latest versions of a versioned store do not
-expire: they stand under the id -1, which sorts behind all others. Source: KeyValueSegments and LogicalKeyValueSegments
+expire: they have the id -1, which sorts after all others. Source: KeyValueSegments and LogicalKeyValueSegments
 of Kafka Streams, which keeps windows and sessions in a database per segment: there the id is in a directory's name.
 """
 
@@ -32,7 +32,7 @@ _LATEST_PREFIX: Final = _ID.pack(LATEST_SEGMENT)
 
 
 segment_prefix: Final[Callable[[int], bytes]] = _ID.pack
-"""Returns what the keys of a segment with this id begin with. No function around it: every access calls it."""
+"""Returns what the keys of a segment with this id begin with. Every access calls it, so no function is around it."""
 
 
 def with_segments(segment_ids: Integers, keys: pa.BinaryArray) -> pa.BinaryArray:
@@ -61,14 +61,12 @@ class Segments:
     ) -> None:
         self.stream_time_ms = stream_time_ms
         self.latest_ms = MAX_SEGMENT_ID
-        """No put takes the stream time beyond this: who puts what came from a shard ahead says how far it is."""
+        """No put takes the stream time beyond this: a caller that puts what a shard ahead sent sets it."""
         self.retention_ms = retention_ms
         self._interval_ms = interval_ms
         self._inner = inner
-        # Found on the store when first asked for, and kept up to date from then on.
-        self._ids: list[int] | None = None
-        # Of the ids, the one that was used last: most puts are to one segment, or a few.
-        self._last_used: int | None = None
+        self._ids: list[int] | None = None  # looked up when first needed, and kept up to date from then on
+        self._last_used: int | None = None  # most puts are to one segment, or a few
         self.first_live = 0  # the id of the first segment that has not expired; 0 at the least
         self._find_first_live()
 
@@ -90,7 +88,7 @@ class Segments:
 
     @property
     def first_visible_ms(self) -> int:
-        """The first time that reads show; what is older may still be there until its whole segment expires."""
+        """The first time that reads show; older entries stay until their whole segment expires."""
         return max(0, self.stream_time_ms - self.retention_ms + 1)
 
     def advance(self, time_ms: int) -> None:
@@ -147,7 +145,7 @@ class Segments:
         if self._ids is None:
             ids: list[int] = []
             position = segment_prefix(0)
-            # From each segment's end to the next one's first key: as many steps as there are segments.
+            # From each segment to the next one's first key.
             while (pair := next(self._inner.range(position, None), None)) is not None:
                 segment_id = segment_of(pair[0])
                 if segment_id < 0:

@@ -1,4 +1,4 @@
-"""What is recorded of a store: its name, kind and format, and what else decides where its bytes stand.
+"""What is recorded of a store: its name, kind and format, and all else that decides where its bytes are.
 
 Recorded in the state location when a query starts for the first time, and compared at every later start.
 
@@ -73,7 +73,7 @@ def check_store_name(name: str) -> str:
 
 
 def is_store_name(name: str) -> bool:
-    """Return whether `name` is one that `check_store_name` lets pass."""
+    """Return whether `check_store_name` accepts `name`."""
     return _NAME.fullmatch(name) is not None and name not in (".", "..") and len(name) <= _NAME_LIMIT
 
 
@@ -119,7 +119,7 @@ class StoreSpec:
         return ", ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object; format and kind go by name, what a kind does not have is left out."""
+        """Return a JSON object, with format and kind by name and without what the kind does not have."""
         recorded: dict[str, Any] = {"name": self.name, "kind": self.kind.value, "format": self.format.name}
         spans = {span: getattr(self, span) for span in _EVERY_SPAN}
         recorded |= {span: milliseconds for span, milliseconds in spans.items() if milliseconds is not None}
@@ -151,7 +151,7 @@ def require_milliseconds(parameter: str, value: Any, *, least: int = 0) -> None:
 
 
 def expiry_spec(spec: StoreSpec) -> StoreSpec:
-    """Return the spec of the store beside a store that says when its entries expire."""
+    """Return the spec of the store beside `spec` that says when its entries expire."""
     return StoreSpec(f"{spec.name}{EXPIRY_SUFFIX}", StoreKind.KEY_VALUE, StoreFormat.PLAIN)
 
 

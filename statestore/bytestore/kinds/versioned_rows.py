@@ -1,8 +1,8 @@
 """The versions of keys, as rows of bytes on any byte store. Source: RocksDBVersionedStore of Kafka Streams.
 
-The latest version of a key stands in a row of its own. When a newer one comes, it moves to the row of its key in the
-segment of the time at which it ceased to be valid. All rows that one put changes are written at once. To readers
-without segments, rows tell of each `Interval`.
+The latest version of a key is in a row of its own. When a newer one comes, it moves to the row of its key in the
+segment of the time at which it ceased to be valid. All rows that one put changes are written at once. Readers without
+segments get each `Interval` in a row.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class VersionedRows:
                 yield segment_id, row
 
     def _put(self, changes: list[Change], key: bytes, version: Version) -> int:
-        """Add to `changes` what a put changes; return when the version ceases to be valid, or what `put` does."""
+        """Add to `changes` what a put changes; return what `put` returns."""
         time_ms, value = version
         get, segments = self._inner.get, self._segments
         latest_key = _LATEST_PREFIX + key
@@ -182,7 +182,7 @@ class VersionedRows:
         return self._put_beside_rows(changes, key, version, valid_to_ms)
 
     def _put_as_latest(self, changes: list[Change], key: bytes, version: Version) -> int:
-        """Put a version that nothing follows. A tombstone gets no latest row: it ends what its segment holds."""
+        """Put a version that nothing follows. A tombstone gets no latest row: it only ends the row of its segment."""
         time_ms, value = version
         if value is not None:
             changes.append((_LATEST_PREFIX + key, encode_latest_row(time_ms, value)))
@@ -227,7 +227,7 @@ class VersionedRows:
 
 
 class Interval(NamedTuple):
-    """A version or a tombstone, and until when it is valid; None for the latest version."""
+    """A version or a tombstone; it has no `valid_to_ms` if it is the latest."""
 
     valid_from_ms: int
     valid_to_ms: int | None
@@ -235,11 +235,11 @@ class Interval(NamedTuple):
 
 
 _interval: Final[Callable[[tuple[int, int | None, bytes | None]], Interval]] = partial(tuple.__new__, Interval)
-"""Makes one of a tuple of its fields, in a third of the time that a call of Interval takes."""
+"""Makes one of a tuple of its fields, in a third of the time of a call of Interval."""
 
 
 def row_intervals(key: bytes, row: bytes) -> list[Interval]:
-    """Return what the row under a store's key says of a key, newest first. Raises FormatError if it is not one."""
+    """Return the intervals in the row under a store's key, newest first. Raises FormatError if it is not one."""
     if is_latest_key(key):
         valid_from_ms, value = decode_latest_row(row)
         return [_interval((valid_from_ms, None, value))]

@@ -1,8 +1,8 @@
-"""Uncommitted writes that go to local disk when they are too many, and how much that is, of all that a batch holds.
+"""Uncommitted writes that go to local disk when a batch holds too many.
 
     WriteSet (a dict) ── inner ──> SpilledWrites (RocksDB) ── inner ──> what is committed
 
-A spill applies the upper one to the lower one. What else a batch can't hold in memory goes to the same directory.
+A spill applies the upper one to the lower one. Whatever else a batch can't hold in memory goes to the same directory.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ in each of two dicts, with the room that dicts keep free. Measured with CPython 
 
 
 class HoldsWrites(Protocol):
-    """Something that holds uncommitted writes in memory."""
+    """Holds uncommitted writes in memory."""
 
     def held_bytes(self) -> int:
         """Return about how much memory they take."""
@@ -55,8 +55,8 @@ class HoldsWrites(Protocol):
 class PendingMemory:
     """Counts what is written to all stores of a batch, and has its holders spill when they hold more than the limit.
 
-    Who writes adds to `written_bytes`, and calls `relieve` when that is above `limit_bytes`. A write that replaces
-    another one is counted too: what is really held is found out only then, so that a hot key costs no more than others.
+    Writers add to `written_bytes`, and call `relieve` when that is above `limit_bytes`. A write that replaces another
+    one is counted too: what is really held is measured only then, so that a hot key costs no more than others.
     """
 
     def __init__(self, limit_bytes: int = sys.maxsize) -> None:
@@ -78,8 +78,7 @@ class PendingMemory:
         User code may swallow the error and go on, so it must come back before the batch is committed.
         """
         if self.failure is not None:
-            # Without its traceback, which would grow each time.
-            raise self.failure.with_traceback(None)
+            raise self.failure.with_traceback(None)  # a traceback would grow each time
         try:
             yield
         except BaseException as failure:
@@ -102,10 +101,10 @@ class PendingMemory:
 
 
 class SpillSpace:
-    """A directory on local disk for what a batch can't hold in memory, which is gone when the batch ends.
+    """A directory on local disk for what a batch can't hold in memory; it goes when the batch ends.
 
-    The directory is made at the first spill. The caller holds a lock that keeps all others away from it, so what is
-    there at the beginning was left by a process that died, and is removed.
+    The directory is made at the first spill. The caller holds a lock on it, so what is there at the beginning was left
+    by a process that died, and is removed.
     """
 
     def __init__(self, directory: Path, budget: MemoryBudget) -> None:
@@ -127,14 +126,14 @@ class SpillSpace:
             if self._database is not None:
                 self._database.close()
         except StoreError as failure:
-            # Nobody needs what could not be written any more, and the batch is in its delta or has failed already.
+            # What could not be written is not needed: the batch is in its delta, or has failed already.
             _LOG.warning("closing what was spilled: %s", failure)
         finally:
             if self.directory.exists():
                 shutil.rmtree(self.directory)
 
     def reserve(self, name: str) -> None:
-        """Say that `store` may be asked for; before the first spill, which makes all of them at once."""
+        """Announce a name for `store`; before the first spill, which makes all stores at once."""
         self._names.append(name)
 
     def store(self, name: str) -> RocksDBByteStore:
@@ -156,17 +155,16 @@ class SpillSpace:
         size_bytes = 0
         for parent, _, names in os.walk(self._writes):
             for name in names:
-                # RocksDB may be removing a table that it has no more use for.
+                # RocksDB may be removing a table.
                 with suppress(FileNotFoundError):
                     size_bytes += os.stat(os.path.join(parent, name)).st_size
         return size_bytes
 
 
-_DELETE: Final = b""  # stands on disk for the value of a key that was deleted
-_PUT: Final = b"\x01"  # what stands before a value on disk, so that an empty one is no delete
-_WRITE_BYTES: Final = 1 << 20  # how much is written at once: RocksDB's write batch holds a copy of it
-_WRITE_ROWS: Final = 4_096
-"""How many changes that are in memory anyway are taken over at once: a dict of them is not."""
+_DELETE: Final = b""  # on disk, the value of a deleted key
+_PUT: Final = b"\x01"  # on disk, the prefix of a value: an empty value is no delete
+_WRITE_BYTES: Final = 1 << 20  # how much is written at once: RocksDB's write batch holds a copy
+_WRITE_ROWS: Final = 4_096  # how many changes are taken over at once, as a dict
 
 
 class SpillingWriteSet(WriteSet):
@@ -217,7 +215,7 @@ class SpillingWriteSet(WriteSet):
                 pending.relieve()
 
     def held_bytes(self) -> int:
-        """Return about how much memory the writes take that are held in it, with their changelog."""
+        """Return about how much memory its writes and their changelog take."""
         sizes = sum(len(key) + _held_bytes(value) for key, value in self.changes.items())
         return sizes + ENTRY_BYTES * len(self.changes)
 
@@ -263,8 +261,7 @@ class SpilledWrites(ScannedStore):
         self.inner = inner
         self._disk = disk
         self._deletes = 0
-        # Of `inner`, keys below this one count as deleted.
-        self._floor = b""
+        self._floor = b""  # keys of `inner` below it count as deleted
 
     @property
     def is_open(self) -> bool:
@@ -309,7 +306,7 @@ class SpilledWrites(ScannedStore):
         return bool(self._floor) or next(self._disk.range(None, None), None) is not None
 
     def apply_to(self, store: ByteStore) -> None:
-        """Make in `store` the changes that are pending here, a part after the other; they stay pending."""
+        """Make in `store` the changes that are pending here, one after the other; they stay pending."""
         if self._floor:
             store.delete_below(self._floor)
         for key, value in _strip_tags(self._disk.range(None, None)):
@@ -324,24 +321,23 @@ class SpilledWrites(ScannedStore):
         self._deletes = 0
 
     def approximate_num_entries(self) -> int:
-        """Return the estimate of what it stands on plus the puts less the deletes, at least 0."""
+        """Return the estimate of `inner` plus the puts less the deletes, at least 0."""
         written = self._disk.approximate_num_entries()
         return max(0, self.inner.approximate_num_entries() + written - 2 * self._deletes)
 
     def approximate_size_bytes(self) -> int:
-        """Return how much room what it stands on takes."""
+        """Return how much room `inner` takes."""
         self._require_open()
         return self.inner.approximate_size_bytes()
 
     def close(self) -> None:
-        """Close the store and its iterators; what it stands on is its owner's to close."""
+        """Close the store and its iterators, but not `inner`."""
         super().close()
-        # Without the flush of a close, which may fail: nobody will read it again.
-        self._disk.abandon()
+        self._disk.abandon()  # without the flush of a close, which may fail: nobody reads it again
 
 
 def _parts(changes: Iterable[Change]) -> Iterator[dict[bytes, Any]]:
-    """Yield the last change of each key, some at once: of what is not in memory yet, no more than it may take."""
+    """Yield the last change of each key, some at a time; of what is not in memory yet, no more than fits there."""
     if not isinstance(changes, Collection):
         yield from map(last_writes, chunks(changes, max_bytes=_WRITE_BYTES))
         return

@@ -16,7 +16,7 @@ from statestore.errors.state import StoreClosedError
 
 
 class Deleted(NamedTuple):
-    """Stands in a write set for the value of a key that was deleted, and says for which record."""
+    """The value of a deleted key in a write set, with the timestamp and headers of the record that caused it."""
 
     timestamp_ms: int
     header_bytes: bytes
@@ -34,13 +34,12 @@ class WriteSet(ScannedStore):
         super().__init__(committed.name)
         self.changes: dict[bytes, bytes | Deleted] = {}  # the last write of each key, in their order
         self.deleted_for: RecordContext | None = None
-        """The record that keys are deleted for from now on; None if nobody will ask."""
+        """The record that keys are deleted for from now on; None if it is not needed."""
         self.inner = committed
         self._order = KeyOrder(self.changes)
-        # Of what is committed, keys below this one count as deleted.
-        self._floor = b""
+        self._floor = b""  # committed keys below it count as deleted
         self._committed_end: bytes | None = None
-        """The last key there; None until somebody asks, b"" if there is none."""
+        """The last committed key, b"" if there is none; None until it is looked up."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if it has none."""
@@ -85,7 +84,7 @@ class WriteSet(ScannedStore):
     takes_rows = True
 
     def write_rows(self, changes: RowChanges) -> None:
-        """Set the last value of each key, null deleting it; who will ask is told of the record in its row."""
+        """Set the last value of each key, null deleting it for the record in its row."""
         before = self.deleted_for
         if before is None or not changes.values.null_count:
             self.write(changes.last.items())
@@ -113,7 +112,7 @@ class WriteSet(ScannedStore):
         pending = [(key, changes[key]) for key in self._order.between(start, end, reverse=reverse)]
         committed_start = max(start or b"", self._floor) if self._floor else start
         if committed_start is not None and self._is_behind_committed(committed_start):
-            # As most scans of what is in order of time: the batch is all that is there of the time that it is about.
+            # So are most scans of stores in order of time: only the batch has written about its time.
             puts = ((key, value) for key, value in pending if value.__class__ is not Deleted)
             return self._hand_out(puts) if pending else iter(())  # type: ignore[arg-type]
         committed = self.inner.range(committed_start, end, reverse=reverse)
@@ -144,7 +143,7 @@ class WriteSet(ScannedStore):
         if self._floor:
             store.delete_below(self._floor)
         if len(self.changes) == 1:
-            # What a batch of one record writes to a store, most often: a put costs half as much as a write.
+            # A batch of one record mostly writes one key: a put costs half as much as a write.
             ((key, value),) = self.changes.items()
             store.put(key, _stored(value))
             return
@@ -169,7 +168,7 @@ class WriteSet(ScannedStore):
         return self.inner.approximate_size_bytes()
 
     def _is_behind_committed(self, start: bytes) -> bool:
-        """Return whether `start` is behind all that it stands on, where nobody writes before a `clear`."""
+        """Return whether `start` is behind all that is committed, where nothing is written before a `clear`."""
         if self._committed_end is None:
             self._committed_end = next(self.inner.range(None, None, reverse=True), (b"", b""))[0]
         return start > self._committed_end

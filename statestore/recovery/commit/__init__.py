@@ -5,7 +5,7 @@ delta           a delta file; batch_delta: that of a batch while it goes on
 changelog       the records in it, and how they come back
 manifest        the files of a snapshot
 pointer_fields  what a pointer has beside files: due punctuations, numbers of processors, what earlier shards had seen
-figures         what a batch came to
+figures         what a batch did, in figures
 
 Imports `location`; all other rooms of `recovery` but `metadata` import it, and so do stores, for their changelogs.
 Start at `pointer`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,7 +104,8 @@ class BatchDelta:
         spills = self.space.pending.spills
         if not spills:
             return SpillFigures()
-        return SpillFigures(spills, self.space.size_bytes + (0 if self._spilled is None else self._spilled.size_bytes))
+        delta_bytes = 0 if self._spilled is None else self._spilled.file.size_bytes
+        return SpillFigures(spills, self.space.size_bytes + delta_bytes)
 
     def close(self) -> None:
         """Close the file on local disk, if there is one; its SpillSpace removes it."""
@@ -116,9 +117,10 @@ class _SpilledDelta:
     def __init__(self, path: Path, info: DeltaInfo, stores: Mapping[str, LoggedStore]) -> None:
         self._path = path
         self._shard = f"shard {info.shard}"
+        self._disk_errors = partial(local_disk_errors, self._shard, path)
         with self._disk_errors():
-            self._file = _DigestedFile(path)
-            self._writer = DeltaWriter(self._file, info, stores)
+            self.file = _DigestedFile(path)
+            self._writer = DeltaWriter(self.file, info, stores)
 
     def write(self, name: str, changelog: BatchChangelog) -> None:
         with self._disk_errors():
@@ -127,8 +129,8 @@ class _SpilledDelta:
     def finish(self) -> FinishedDelta:
         with self._disk_errors():
             self._writer.close()
-            self._file.close()
-        return FinishedDelta(self._path, self._file.size_bytes, self._file.digest.hexdigest(), self._writer.figures)
+            self.file.close()
+        return FinishedDelta(self._path, self.file.size_bytes, self.file.digest.hexdigest(), self._writer.figures)
 
     def has_records(self, name: str) -> bool:
         figures = self._writer.figures.get(name)
@@ -144,17 +146,10 @@ class _SpilledDelta:
         except (OSError, DurableFileCorruptedError) as cause:
             raise SpilledDeltaCorruptedError(self._shard, path=str(self._path)) from cause
 
-    @property
-    def size_bytes(self) -> int:
-        return self._file.size_bytes
-
     def close(self) -> None:
         # A full disk may fail once more; by now the content was given up.
         with suppress(OSError):
-            self._file.close()
-
-    def _disk_errors(self) -> AbstractContextManager[None]:
-        return local_disk_errors(self._shard, self._path)
+            self.file.close()
 
 
 class _DigestedFile(io.RawIOBase):

@@ -1,7 +1,7 @@
 """Runs of a query on a shard: which of them may write, and from which commit.
 
 run_fences      RunFences: how a run enters a shard, and how it learns that it may not go on
-fence           the files by which runs tell of each other; history: which run made which version
+history         fences, the files by which runs know of each other, and what they tell: which run made which version
 
 Imports `commit`, `metadata` and `location`; `shard_batch` imports it, and the tool that rolls back.
 Start at `run_fences`.

@@ -27,8 +27,7 @@ from statestore.errors.state import (
 )
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
-from statestore.recovery.fences.fence import Fence, read_fences, write_fence
-from statestore.recovery.fences.history import Behind, Histories
+from statestore.recovery.fences.history import Behind, Fence, Histories, read_fences, write_fence
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import (
     MAX_EPOCH,
@@ -81,7 +80,7 @@ class RunFences:
 
     def _enter(self, pointer: CommitPointer, head: Written, known: dict[str, Fence]) -> tuple[int, list[str]]:
         """Return the run's epoch, of which a fence is there, and the files that were there with it."""
-        names, left = self._names(pointer), 0
+        names, left = self.location.names(delta_directory(pointer.shard)), 0
         refusal: RunFencedError | None = None
         while True:
             # Another attempt of this run may have left a later one meanwhile.
@@ -97,10 +96,7 @@ class RunFences:
                 refusal = RunFencedError(str(self.location), shard=pointer.shard, run=self.run, by=newest.describe())
                 # Two runs may have taken one epoch, and another attempt of this run a later one: so it looks once more
                 # before it raises.
-            names = self._names(pointer)
-
-    def _names(self, pointer: CommitPointer) -> list[str]:
-        return self.location.names(delta_directory(pointer.shard))
+            names = self.location.names(delta_directory(pointer.shard))
 
     def _leave_fence(self, pointer: CommitPointer, head: Written, names: list[str], known: dict[str, Fence]) -> int:
         metadata = read_metadata(self.location)

@@ -37,9 +37,10 @@ from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
 from statestore.recovery.local.local_directory import LocalDirectory, discard, make_shard_directory, try_lock
 from statestore.recovery.local.marker import LocalMarker, files_digest, is_damaged, read_marker, write_marker
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.restore.progress import RestoreProgress, StateRestoreListener
 from statestore.recovery.restore.restore import (
     CommittedStore,
+    RestoreProgress,
+    StateRestoreListener,
     WrittenDelta,
     damaged_snapshots,
     fetch_snapshot,

@@ -31,7 +31,7 @@ _PARTIAL = ".partial"
 
 
 def partial_name(name: str) -> str:
-    """Return a name, different at each call, for a file on its way to become `name`."""
+    """Return a name, different at each call, for a file that is to become `name`."""
     return f"{name}.{uuid.uuid4().hex}{_PARTIAL}"
 
 

@@ -160,7 +160,7 @@ class DurableLocation:
             self.delete(name)
 
     def remove_directory(self, directory: str) -> None:
-        """Remove a directory that nobody writes to if it is empty, and there. Raises LocationNotWritableError."""
+        """Remove an empty directory, if there is one, to which nobody writes. Raises LocationNotWritableError."""
         files, path = self._at(directory)
         with self._write_errors():
             files.remove_directory(path)

@@ -1,6 +1,6 @@
-"""What the commit pointers of a state's shards say beside what is in the stores, for shards of another number.
+"""What commit pointers say beside the stores, carried over to another number of shards.
 
-Why each is what it is: ADR 7, ADR 24 for processor metadata, and ADR 31 for what is late.
+For the reasons see ADR 7, ADR 24 for processor metadata, and ADR 31 for late records.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def carry_over(
 ) -> list[CommitPointer]:
     """Return the initial pointers of shards that have these deltas, made from all of the old state's pointers.
 
-    `versioned` names the stores of versions. With as many shards as there were, each goes on from its own. Raises
-    NewStateError if more is known of earlier numbers of shards than a pointer holds.
+    `versioned` names the stores of versions. If the number of shards stays, each goes on from its own. Raises
+    NewStateError for more earlier numbers of shards than a pointer holds.
     """
     if len(old) == len(deltas):
         return [
@@ -60,7 +60,7 @@ def carry_over(
 
 
 def sources_of(shard: int, old: Sequence[CommitPointer], shards: int) -> list[CommitPointer]:
-    """Return the pointers of old shards that a new one has keys of: a key's shard is some number modulo shards."""
+    """Return the pointers of the old shards whose keys a new one may have: a key's shard is a number modulo shards."""
     apart = gcd(len(old), shards)
     return [pointer for pointer in old if (pointer.shard - shard) % apart == 0]
 
@@ -68,8 +68,8 @@ def sources_of(shard: int, old: Sequence[CommitPointer], shards: int) -> list[Co
 def store_times(old: Sequence[CommitPointer], versioned: Collection[str] = ()) -> dict[str, int]:
     """Return the stream time of each segmented store: the earliest of the shards.
 
-    A later one would have entries of the other shards expire that are live there, or that are still to come. Those
-    shards alone count that have put something into it, of stores of versions; of others, it has none if one has not.
+    A later one would let entries of other shards expire that are live there, or are still to come. For stores of
+    versions, only shards that have put something count; other stores have no time if one of the shards has none.
     """
     names = {name for pointer in old for name in pointer.store_times_ms}
     times: dict[str, int] = {}
@@ -82,10 +82,10 @@ def store_times(old: Sequence[CommitPointer], versioned: Collection[str] = ()) -
 
 
 def punctuations(old: Sequence[CommitPointer]) -> dict[str, tuple[RecordedPunctuation, ...]]:
-    """Return when each schedule is due next: when it first is in one of the shards, so that none is missed.
+    """Return when each schedule is due next: when it is due first in any of the shards, so that none is missed.
 
-    It is cancelled only if it is in all shards that have it. Where shards know different schedules, as some were not
-    called since the topology was changed, those count that have seen the latest time.
+    It is cancelled only if all shards that have it have cancelled it. If shards know different schedules, as some were
+    not called since the topology was changed, those of the shard with the latest time count.
     """
     merged: dict[str, tuple[RecordedPunctuation, ...]] = {}
     for pointer in sorted(old, key=lambda pointer: pointer.stream_time_ms, reverse=True):
@@ -101,10 +101,10 @@ def punctuations(old: Sequence[CommitPointer]) -> dict[str, tuple[RecordedPunctu
 def processor_metadata(old: Sequence[CommitPointer]) -> dict[str, int]:
     """Return the numbers of processors: the lowest of each name, of the shards that were in use.
 
-    A time that is too early has a processor take or emit something once more, one that is too late has it drop what is
-    still to come. A name that one of these shards lacks is left out: there it was earlier than any number. What a node
-    has seen counts of all shards: one that was not in use has seen nothing. Counts are left out, too: of what a new
-    shard holds, they say nothing.
+    With a time that is too early a processor takes or emits something once more; with one that is too late it drops
+    what is still to come. A name that one of these shards lacks is left out: there it was earlier than any number. A
+    time that a node has seen must be in all shards: one that was not in use has seen nothing. Counts are left out, as
+    they do not apply to new shards.
     """
     used = [each for each in old if each.version or each.stream_time_ms >= 0 or each.processor_metadata]
     names = used[0].processor_metadata if used else ()

@@ -1,8 +1,8 @@
-"""What a store holds, as the writes that make it: which a delta can hold, and another shard's store can take.
+"""What a store holds, as the writes that make it: for a delta, or for another shard's store.
 
-The writes of two stores are the same exactly if the stores hold the same. Where bytes can differ and mean the same,
-they are brought into one form: the size in front of headers into its shortest one, as deltas bring it, and the versions
-of a key into one write for each, in order of time.
+The writes of two stores are equal exactly if the stores hold the same. Bytes that can differ and mean the same are
+normalised: the size in front of headers gets its shortest form, as in deltas, and the versions of a key become one
+write for each, in order of time.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 
 _LONGER_VARINT: Final = b"\x80"
-"""A varint whose first byte is smaller has no other byte, and no shorter form."""
+"""A varint with a smaller first byte has one byte, and no shorter form."""
 _SHORTEST_OF_TWO: Final = frozenset(bytes((low, high)) for low in range(0x80, 0x100) for high in range(1, 0x80))
-"""What two bytes of a varint of two bytes are that has no shorter form: sizes from 64 to 8191."""
+"""The varints of two bytes that have no shorter form: sizes from 64 to 8191."""
 
 
 class LogicalWrite(NamedTuple):
@@ -43,13 +43,13 @@ class LogicalWrite(NamedTuple):
     key: bytes
     stored: bytes | None
     timestamp_ms: int | None
-    """From when a version is valid, in ms; None for all other kinds."""
+    """From when a version is valid, in ms; None for other kinds."""
 
 
 logical_write: Final[Callable[[tuple[bytes, bytes | None, int | None]], LogicalWrite]] = partial(
     tuple.__new__, LogicalWrite
 )
-"""Makes one of a tuple of its fields, in a third of the time that a call of LogicalWrite takes."""
+"""Makes one of a tuple of its fields, in a third of the time of a call of LogicalWrite."""
 
 
 def logical_writes(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> Iterator[list[LogicalWrite]]:
@@ -93,8 +93,8 @@ def _versions(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> Iterato
 def _puts(intervals: list[Interval], segments: Segments) -> Iterator[tuple[bytes | None, int]]:
     """Yield value and time of the puts that make a key's versions, oldest first.
 
-    What follows an interval that ended, other than the next one, is a tombstone. One before all versions that would
-    stand in an expired segment is left out: whatever was put before it came too late.
+    A tombstone follows an interval that ended before the next one began. A tombstone before all versions whose segment
+    has expired is left out: whatever was put before it came too late.
     """
     has_value = False
     last: tuple[bytes | None, int] | None = None
@@ -147,9 +147,9 @@ class Tally:
 def open_shard(
     location: DurableLocation, metadata: StateMetadata, pointer: CommitPointer, work_dir: str | None
 ) -> Iterator[ShardBatch]:
-    """Hand out the shard of `pointer` in a copy of its own below `work_dir`; None is the machine's temporary one."""
+    """Hand out the shard of `pointer` in a copy of its own below `work_dir`; None is the temporary directory."""
     with TemporaryDirectory(prefix="statestore-shard-", dir=work_dir) as directory:
-        # All on disk, also what a query keeps in memory: it need not fit here.
+        # On disk, also in-memory stores: they need not fit here.
         state = ShardedState(metadata.state_id, location, metadata.stores, LocalDirectory(directory))
         with state.open(pointer) as batch:
             yield batch

@@ -3,20 +3,19 @@
 The one maker of states outside a query, whatever they are made of:
 
     NewState.claim       by one process, first; or `resume`, for a request that was interrupted
-    filling, check       of each shard, wherever: a NewState travels
-    keep                 of a shard that is checked, if the same request is to go on behind it
+    filling, check       for each shard, in any process: a NewState can be pickled
+    keep                 for a checked shard, so that the same request can go on after it
     complete             by one process, last
 
-Whoever fails before that leaves a location that no query starts on, and that the next claim clears.
+Whatever fails before that leaves a location that no query starts on, and that the next claim clears.
 
     unfinished.json      {"format": 1, "from": str, "state_id": str, "shards": int, "request": str}; there while it is
                          being filled
     shards/NNNN/...      deltas and initial pointers
     statestore.json      written last: a location without it is not a state
 
-So what a tool leaves that was killed is no state to any query, and the next tool clears it away. `from` says in words
-what the state is made of. `request`, which may be missing, says that the tool can go on with it, asked for the same:
-then no other one may take the location, and a shard that has an initial pointer is filled and checked.
+`from` says in words what the state is made of. `request`, which may be missing, says that the tool can go on if it is
+asked for the same: then no other one may take the location, and a shard with an initial pointer is filled and checked.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHE
 _LOG = logging.getLogger(__name__)
 _MARKER_FORMAT: Final = 1
 _NO_STATE: Final = frozenset({"lost+found", TURNS_DIRECTORY, AGREEMENT_DIRECTORY})
-"""The first is in the root of a disk, and often not to be read."""
+"""The first is in the root of a disk, and often can't be read."""
 
 CHECKING: Final = "checking"
 OnEntries: TypeAlias = Callable[[str, int], None]
-"""Is told in which phase of the making how many entries more were done: CHECKING, or what the source calls its own."""
+"""Gets the phase, CHECKING or one of the source's own, and how many more entries were done in it."""
 EntryProof: TypeAlias = Callable[[StoreSpec, int, list[LogicalWrite]], None]
 """Raises unless some entries of a store belong to the shard in which they are."""
 
@@ -63,14 +62,14 @@ class _Unfinished(NamedTuple):
     shards: int
     request: str | None
     is_complete: bool = False
-    """Whether it is a state by now, of which only the mark was left."""
+    """Whether it is a state by now, and only the mark was left."""
 
 
 @dataclass(frozen=True)
 class NewState:
-    """A state that is being made, in a location claimed for it. Travels to the processes that fill its shards.
+    """A state that is being made, in a location claimed for it. Pickled for the processes that fill its shards.
 
-    `work_dir`, of which None is the machine's, has room for a shard; a process holds about `memory_bytes`.
+    `work_dir` has room for a shard, None is the temporary directory; a process holds about `memory_bytes`.
     """
 
     location: DurableLocation
@@ -80,12 +79,9 @@ class NewState:
     kept: frozenset[int] = frozenset()
     """The shards that an earlier run of the same request has filled and checked."""
     is_complete: bool = False
-    """Whether an earlier run has made it a state, and left nothing to be done but to say so."""
+    """Whether an earlier run has made it a state, so that nothing is left to do."""
     expiry_headers: Mapping[str, str] = field(default_factory=dict)
-    """The header by which entries of a store expire, by store: what says when is made of it, in a store beside.
-
-    The metadata has that store.
-    """
+    """The header by which entries of a store expire, by store: a store beside it, in the metadata, gets the times."""
 
     @classmethod
     def claim(
@@ -98,46 +94,44 @@ class NewState:
         work_dir: str | None = None,
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
     ) -> NewState:
-        """Take an empty location, or one that was left half filled, which is cleared. `made_from` is for people.
+        """Take an empty location, or clear one that was left half filled. `made_from` is for people.
 
-        `resume` alone goes on with a `request`. Raises TargetNotEmptyError, LocationBusyError,
-        LocationNotWritableError.
+        Only `resume` goes on with a `request`. Raises TargetNotEmptyError, LocationBusyError, LocationNotWritableError.
         """
         state = {"state_id": metadata.state_id, "shards": metadata.shards}
         mark: dict[str, Any] = {"format": _MARKER_FORMAT, "from": made_from, **state}
-        # Before anything is written: it may be somebody's directory of other things.
+        # Before anything is written: the directory may hold other things.
         _refuse_occupied(location, _read_mark(location))
         with turn(location, f"what makes a state of {made_from}"):
             earlier = _read_mark(location)
             _refuse_occupied(location, earlier)
-            # First of all: who was there before may be about to end, and must not once anything of it is removed.
+            # First of all: another maker may be about to complete, and must not once anything of its state is removed.
             location.write(UNFINISHED_NAME, to_durable_json(mark).encode())
             if earlier is not None:
                 _LOG.info("%s: removing what was written of a state that was not finished", location)
-                # All of which there are files, whoever has written them.
+                # All shards with files, whoever has written them.
                 names = (directory.rpartition("/")[2] for directory in location.directories(SHARDS_DIRECTORY))
                 for shard in sorted(int(name) for name in names if name.isascii() and name.isdigit()):
                     _clear_shard(location, shard)
             if request is not None:
-                # Last: what was there before is nothing that the request has kept.
+                # Last: the request has kept nothing of what was there before.
                 location.write(UNFINISHED_NAME, to_durable_json({**mark, "request": request}).encode())
-            # A query that starts looks for the mark after it has left a file there: one of both sees the other.
+            # A query that starts leaves a file there and then looks for the mark: one of the two sees the other.
             starting = location.names(AGREEMENT_DIRECTORY)
             if starting:
                 location.delete(UNFINISHED_NAME)
-                raise TargetNotEmptyError(
-                    str(location), found=f"what a query has begun that starts there ({starting[0]!r})"
-                )
+                raise TargetNotEmptyError(str(location), found=f"a query that is starting there ({starting[0]!r})")
         return cls(location, metadata, work_dir, memory_bytes)
 
     @classmethod
     def resume(
         cls, location: DurableLocation, metadata: StateMetadata, request: str, *, work_dir: str | None = None
     ) -> NewState | None:
-        """Go on with what was claimed for the same request and is no state yet; None if nothing was.
+        """Go on with what was claimed for the same request; None if nothing was.
 
-        It keeps its identity. Shards that were not kept are cleared; one that lacks nothing but its end is ended.
-        Raises TargetNotEmptyError if it became another state, DurableFileCorruptedError if a kept shard can't be read.
+        It keeps its identity. Shards that were not kept are cleared; a state of which only the mark is left is
+        completed. Raises TargetNotEmptyError if it became another state, DurableFileCorruptedError if a kept shard
+        can't be read.
         """
         if _unfinished_request(location, request) is None:
             return None
@@ -145,28 +139,24 @@ class NewState:
             begun = _unfinished_request(location, request)
             if begun is None:
                 return None
-            kept = {
-                shard
-                for shard in range(begun.shards)
-                if location.read(initial_name(shard), MAX_DOCUMENT_BYTES) is not None
-            }
+            shards = range(begun.shards)
+            kept = [shard for shard in shards if location.read(initial_name(shard), MAX_DOCUMENT_BYTES) is not None]
             if begun.is_complete:
                 location.delete(UNFINISHED_NAME)
             else:
-                for shard in range(begun.shards):
-                    if shard not in kept:
-                        _clear_shard(location, shard)
-        for shard in sorted(kept):
+                for shard in sorted({*shards}.difference(kept)):
+                    _clear_shard(location, shard)
+        for shard in kept:
             initial_pointer(location, begun.state_id, shard)
         metadata = replace(metadata, state_id=begun.state_id)
         return cls(location, metadata, work_dir, kept=frozenset(kept), is_complete=begun.is_complete)
 
     def filling(self) -> ShardFilling:
-        """Return what takes the entries of shards: each shard must be filled by one."""
+        """Return a filling for some shards; no shard may be filled by two."""
         return ShardFilling(self.location, self.metadata, self.memory_bytes, self.expiry_headers)
 
     def check(self, filled: FilledShard, on_entries: OnEntries | None = None, proof: EntryProof | None = None) -> None:
-        """Read a shard as a query would; raise StateCheckError unless it holds what was put, and what `proof` does."""
+        """Read a shard as a query would. Raises StateCheckError unless it holds what was put, and what `proof` does."""
         with open_shard(self.location, self.metadata, filled.start, self.work_dir) as batch:
             for spec in self.metadata.stores:
                 found = Tally()
@@ -179,7 +169,7 @@ class NewState:
                 filled.tallies.get(spec.name, Tally()).require(found, spec.name, filled.shard)
 
     def read_back(self, filling: ShardFilling, on_entries: OnEntries | None = None) -> list[FilledShard]:
-        """Return what was written of each shard that got something, in order, once it was checked."""
+        """Check each shard that got something, and return what was written of it, in order."""
         filled = filling.shards()
         for shard in filled:
             self.check(shard, on_entries)
@@ -193,11 +183,11 @@ class NewState:
         }
 
     def keep(self, filled: FilledShard) -> None:
-        """Have a shard count that was checked: the same request need not do it again."""
+        """Record that a shard is filled and checked: the same request need not do it again."""
         write_initial_pointer(self.location, filled.start)
 
     def complete(self, filled: Sequence[FilledShard] | None) -> None:
-        """Make the location a state whose shards hold what was filled, the others nothing; None: each was kept.
+        """Make the location a state whose shards hold what was filled, the others nothing; None if each was kept.
 
         Raises ValueError if a shard is there twice, TargetNotEmptyError if the location is another state's by now.
         """
@@ -208,9 +198,8 @@ class NewState:
         with turn(self.location, f"what ends the making of state {state_id}"):
             claimed = _read_mark(self.location)
             if claimed is None or claimed.state_id != state_id or _is_state(self.location):
-                raise TargetNotEmptyError(
-                    str(self.location), found="what another command has begun, or finished, there meanwhile"
-                )
+                found = "what another command has begun, or finished, there meanwhile"
+                raise TargetNotEmptyError(str(self.location), found=found)
             for shard in range(0 if filled is None else self.metadata.shards):
                 write_initial_pointer(self.location, starts.get(shard, CommitPointer(state_id, shard)))
             write_document(self.location, METADATA_NAME, self.metadata.to_json().encode())
@@ -237,7 +226,7 @@ def _unfinished_request(location: DurableLocation, request: str) -> _Unfinished 
 
 
 def _refuse_occupied(location: DurableLocation, earlier: _Unfinished | None) -> None:
-    """Raise TargetNotEmptyError if a location is not empty, and not half filled by who may be cleared away."""
+    """Raise TargetNotEmptyError if a location is not empty, unless it was left half filled without a request."""
     if _is_state(location):
         raise TargetNotEmptyError(str(location), found=f"a state ({METADATA_NAME})")
     if earlier is None:
@@ -245,9 +234,8 @@ def _refuse_occupied(location: DurableLocation, earlier: _Unfinished | None) -> 
         if stranger is not None:
             raise TargetNotEmptyError(str(location), found=repr(stranger))
     elif earlier.request is not None:
-        raise TargetNotEmptyError(
-            str(location), found=f"what another command has begun to make of {earlier.made_from}, as it was then"
-        )
+        found = f"what another command has begun to make of {earlier.made_from}, as it was then"
+        raise TargetNotEmptyError(str(location), found=found)
 
 
 def _is_state(location: DurableLocation) -> bool:
@@ -279,6 +267,5 @@ def _read_mark(location: DurableLocation) -> _Unfinished | None:
             None if request is None else str(request),
         )
     except MALFORMED as cause:
-        raise DurableFileCorruptedError(
-            location.path(UNFINISHED_NAME), cause=f"does not say what was begun ({cause!r})"
-        ) from cause
+        where = location.path(UNFINISHED_NAME)
+        raise DurableFileCorruptedError(where, cause=f"does not say what was begun ({cause!r})") from cause

@@ -39,16 +39,16 @@ from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, StateMetadata
 
 KeyOf: TypeAlias = Callable[[bytes], bytes]
-"""From a key of a store, of windows, sessions and versions without its times, to the record's key."""
+"""From a key of a store, without the times of a window, session or version, to the record's key."""
 
 
 @dataclass(frozen=True)
 class Placement:
     """Tells which of `shards` new shards an entry belongs to.
 
-    `key_of` says how to find the record's key in those stores where that is known. Of any other it is taken to be the
-    store's own key, which the data proves: each entry must stand in the shard of that key. One old shard proves
-    nothing, so there `trust_keys` must say it. If the state keeps its shards, nothing is to be proved.
+    `key_of` says how to find the record's key in the stores for which that is known. For any other it is assumed to be
+    the store's own key, and checked: each entry must be in the shard of that key. A single old shard proves nothing, so
+    there `trust_keys` must say so. If the state keeps its shards, nothing needs proof.
     """
 
     metadata: StateMetadata
@@ -58,11 +58,11 @@ class Placement:
     keeps_shards: bool = False
 
     def check(self) -> None:
-        """Raise NewStateError if records were placed by partition, and theirs can't be told from the old shards."""
+        """Raise NewStateError if records were placed by partition, which the old shards do not tell."""
         if self.metadata.shard_by == "partition" and self.metadata.shards % self.shards:
             raise NewStateError(
                 f"records of this state were placed by their partition, which is not in state: {self.metadata.shards} "
-                f"shards can be joined to a number that divides it, not turned into {self.shards}"
+                f"shards can be joined to a divisor of that number, not turned into {self.shards}"
             )
 
     def new_shards(self, spec: StoreSpec, shard: int, writes: list[LogicalWrite]) -> list[int]:
@@ -75,7 +75,7 @@ class Placement:
         if old.shards == 1 < self.shards and spec.name not in self.key_of and not self.trust_keys:
             raise UnknownRecordKeyError(
                 spec.name,
-                problem="nothing proves that its keys are the keys of records, as there is one shard only. If they "
+                problem="nothing proves that its keys are the keys of records, as there is a single shard. If they "
                 "are, say so with trust_keys; if not, say what they are with key_of",
             )
         hashes = self._hashes(spec, writes)
@@ -113,7 +113,7 @@ def _whole_key(key: bytes) -> bytes:
     return key
 
 
-# Of stores whose keys the library makes, in which the record's key stands within.
+# Of stores whose keys the library makes, around the record's key.
 _KEY_OF: Final[dict[str, KeyOf]] = {
     VALUE_KEYS: _whole_key,
     LIST_KEYS: key_at_front,
@@ -142,16 +142,15 @@ def record_keys(metadata: StateMetadata, key_of: Mapping[str, KeyOf] | None = No
     for spec in metadata.stores:
         store = spec.name.removesuffix(EXPIRY_SUFFIX)
         is_plain = (spec.kind, spec.format) == (StoreKind.KEY_VALUE, StoreFormat.PLAIN)
-        # Only what says when entries of a store expire is attached to no processor.
+        # A store for when the entries of another one expire is attached to no processor.
         if is_plain and store != spec.name and store in names and spec.name not in attached:
-            # Where the keys of the store itself are not known to be those of records, neither are these: they go
-            # together.
+            # If the record's key is known in the keys of that store, it is in these.
             known.setdefault(spec.name, _within(expiring_key, known.get(store, _whole_key)))
     return known
 
 
 def _key_of(entry_keys: str) -> KeyOf | None:
-    """Return how to find the record's key in what is recorded so; None if that is not known here."""
+    """Return how to find the record's key in keys that are recorded as `entry_keys`; None if it is unknown."""
     if entry_keys in _KEY_OF:
         return _KEY_OF[entry_keys]
     around, _, window = entry_keys.rpartition(" ")

@@ -1,8 +1,8 @@
 """Turns a state with n shards into one with m, in a location of its own, and checks it entry by entry.
 
-Every entry of every old shard is routed to its new shard and written there as a delta's record. Then each new shard is
-restored from what was written, as a query would, and compared with what was read. Shards are restored one after the
-other into a temporary directory; memory does not grow with the state. The old location is only read.
+Every entry of every old shard is written to its new shard as a delta's record. Then each new shard is restored as by a
+query, and compared with what was read. Shards are restored one after the other into a temporary directory; memory does
+not grow with the state. The old location is only read.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ OnProgress: TypeAlias = Callable[[RescaleProgress], None]
 
 
 class Meter:
-    """Counts entries and shards, and tells now and then."""
+    """Counts entries and shards, and reports now and then."""
 
     def __init__(self, on_progress: OnProgress | None) -> None:
         self._on_progress = on_progress
@@ -89,7 +89,7 @@ class Meter:
             self._tell(now_s)
 
     def shard_done(self) -> None:
-        """Count a shard, and tell."""
+        """Count a shard, and report."""
         self._shards_done += 1
         self._tell(time.monotonic())
 
@@ -123,7 +123,7 @@ class RescaleReport:
     elapsed_s: float
 
     def to_json(self) -> str:
-        """Return it as `from_json` takes it: to send it to another process, not to keep it."""
+        """Return it as JSON for `from_json`: to send it to another process, not to keep it."""
         return json.dumps({**asdict(self), "stores": {name: list(store) for name, store in self.stores.items()}})
 
     @classmethod
@@ -162,14 +162,14 @@ class RescaleReport:
 
 
 class Part(NamedTuple):
-    """Those versions of a shard that begin after `after_ms`, and at `up_to_ms` at the latest; None is no limit."""
+    """The versions of a shard that begin after `after_ms`, and at `up_to_ms` or before; None is no limit."""
 
     shard: int
     after_ms: int | None = None
     up_to_ms: int | None = None
 
     def of(self, writes: list[LogicalWrite]) -> list[LogicalWrite]:
-        """Return which of some versions belong to the part."""
+        """Return the versions among `writes` that belong to the part."""
         _, after_ms, up_to_ms = self
         if after_ms is not None:
             writes = [write for write in writes if write.timestamp_ms is not None and write.timestamp_ms > after_ms]
@@ -181,16 +181,16 @@ class Part(NamedTuple):
 def parts(
     shard: int, stream_time_ms: int, retention_ms: int, versions: Iterable[list[LogicalWrite]]
 ) -> list[tuple[int, Part]]:
-    """Return the parts in which a shard's versions are put, each with its latest time, so that none that stays expires.
+    """Return the parts in which a shard's versions are put, each with its latest time, so that no version is lost.
 
-    What is put as one delta lets expire what ended before its latest version by the retention or more. So the latest of
-    all comes first: what is there when a delta is applied ended after all that it lets expire. Versions up to stream
-    time did not expire by that, so they are one part. Later ones are there if the state was rescaled before: stream
-    time is then the earliest of those that its shards had. They are put in more parts before.
+    A delta lets versions expire that ended before its latest version by the retention or more. So the latest part comes
+    first: what is there when a delta is applied ended after all that it lets expire. Versions up to stream time did not
+    expire by that, so they are one part. A state that was rescaled before has later ones, as its stream time is the
+    earliest of its shards': they are put before, in more parts.
     """
     latest_ms = stream_time_ms
     ended: dict[int, int] = {}
-    """Of the versions after stream time, by when they ended, in steps of the retention: when the last of them began."""
+    """When the last of the versions after stream time began, by when they ended in steps of the retention."""
     step_ms = max(1, retention_ms)
     before: LogicalWrite | None = None
 
@@ -231,21 +231,19 @@ def committed_pointers(
 ) -> list[CommitPointer]:
     """Return the pointer of each shard, from what Spark's checkpoint has recorded of this state and of others.
 
-    A shard of which nothing is recorded is where it began. `complete` says that these are all that the checkpoint has;
-    if not, it must show in the location that nothing was committed of such a shard. Raises StatePointersError.
+    A shard without a record is where it began. Unless these are `complete`, all that the checkpoint has, the location
+    must show that nothing of such a shard was committed. Raises StatePointersError.
     """
     found: dict[int, CommitPointer] = {}
     for pointer in recorded:
         if pointer.state_id == metadata.state_id:
             if pointer.shard in found or pointer.shard >= metadata.shards:
-                raise StatePointersError(
-                    str(location), problem=f"there are two pointers of shard {pointer.shard}, or there is no such shard"
-                )
+                problem = f"there are two pointers of shard {pointer.shard}, or there is no such shard"
+                raise StatePointersError(str(location), problem=problem)
             found[pointer.shard] = pointer
     if not found:
-        raise StatePointersError(
-            str(location), problem=f"none of the commit pointers given is of state {metadata.state_id}, which is there"
-        )
+        problem = f"none of the commit pointers given is of state {metadata.state_id}, which is there"
+        raise StatePointersError(str(location), problem=problem)
     for shard in range(metadata.shards):
         if shard not in found:
             found[shard] = where_it_began(location, metadata, shard)
@@ -255,7 +253,7 @@ def committed_pointers(
 
 
 def where_it_began(location: DurableLocation, metadata: StateMetadata, shard: int) -> CommitPointer:
-    """Return what a shard starts from of which nothing is recorded. Raises what `initial_pointer` raises."""
+    """Return the pointer that a shard without a record starts from. Raises what `initial_pointer` raises."""
     if metadata.initial_state:
         return initial_pointer(location, metadata.state_id, shard)
     return CommitPointer(metadata.state_id, shard)
@@ -338,7 +336,7 @@ def _store_report(spec: StoreSpec, filled: Sequence[FilledShard]) -> StoreReport
 
 
 class _Pass(NamedTuple):
-    """Some of the stores, and in which order their old shards are read, of those of versions part by part."""
+    """Some of the stores, and the order in which their old shards are read; those of versions part by part."""
 
     parts: tuple[Part, ...]
     stores: list[StoreSpec]
@@ -361,7 +359,7 @@ class _Move:
                 with open_shard(source, self.old, pointers[part.shard], self.work_dir) as batch:
                     for spec in specs:
                         if not LAYOUTS[spec.kind].keeps_versions and part.after_ms is not None:
-                            continue  # it is read with the shard's last part
+                            continue  # it is read with the last part of the shard
                         if spec.name in copies:
                             self._read_global(spec, batch, copies[spec.name], filling)
                         else:
@@ -381,7 +379,7 @@ class _Move:
             self.placement.check_new(spec, shard, writes)
 
     def _passes(self, source: DurableLocation, pointers: Sequence[CommitPointer]) -> list[_Pass]:
-        """Return in which order old shards are read for which stores, such that replaying loses no version."""
+        """Return the order in which old shards are read for which stores, so that replaying loses no version."""
         passes: dict[tuple[Part, ...], _Pass] = {}
         in_any_order = []
         for spec in self.old.stores:
@@ -396,7 +394,7 @@ class _Move:
         return list(passes.values())
 
     def _parts(self, spec: StoreSpec, source: DurableLocation, pointer: CommitPointer) -> list[tuple[int, Part]]:
-        """Return the parts of a shard's versions. Only of a state that was rescaled before it takes a look."""
+        """Return the parts of a shard's versions, which are read for that only if the state was rescaled before."""
         stream_time_ms = pointer.store_times_ms.get(spec.name, NO_STREAM_TIME)
         if not self.old.initial_state or spec.name in self.old.global_stores:
             return [(stream_time_ms, Part(pointer.shard))]
@@ -414,7 +412,7 @@ class _Move:
                 filling.put(target, spec.name, own_writes)
 
     def _shown(self, spec: StoreSpec, batch: ShardBatch, writes: list[LogicalWrite]) -> list[LogicalWrite]:
-        """Return the entries that reads show: a new shard, whose time is an earlier one, would show the others too."""
+        """Return the entries that reads show: a new shard, whose time is earlier, would show the others too."""
         if self.placement.keeps_shards or not spec.kind.is_segmented:
             return writes
         layout, stream_time_ms = layout_of(spec), batch.pointer.store_times_ms.get(spec.name, NO_STREAM_TIME)
@@ -422,7 +420,7 @@ class _Move:
         return [write for write in writes if layout.put_time_ms(write.key) >= first_ms]
 
     def _read_global(self, spec: StoreSpec, batch: ShardBatch, copies: list[Tally], filling: ShardFilling) -> None:
-        """Give all new shards what the first shard that is read has; the others must have the same."""
+        """Give all new shards what the first shard has; the others must have the same."""
         copy = Tally()
         for writes in self._writes(spec, batch):
             copy.add(writes)

@@ -1,7 +1,7 @@
 """Fills shards of a new state from entries of any origin: in bounded memory, delta by delta, counted as they come.
 
-A query notes when an entry expires as it is put. Entries from elsewhere have their headers and no such note, and would
-stay for ever: so it is made beside them.
+A query notes when an entry expires as it is put. Entries from elsewhere have only their headers and would stay for
+ever, so that note is made here.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from statestore.recovery.metadata.state_metadata import StateMetadata
 
 DEFAULT_MEMORY_BYTES: Final = 256 << 20
 _DELTA_TARGET_BYTES: Final = 32 << 20
-# What a write costs in memory beside its bytes.
-_OVERHEAD_BYTES: Final = 200
+_OVERHEAD_BYTES: Final = 200  # what a write takes in memory beside its bytes
 
 
 @dataclass(frozen=True)
@@ -64,12 +63,12 @@ class _Filling:
 
 
 class ShardFilling:
-    """Takes the entries of some shards of a new state, in any order but for those of a version's key, oldest first.
+    """Takes the entries of some shards of a new state in any order, but the versions of a key oldest first.
 
-    About `memory_bytes` of them are held at most; the rest is in `location` by then, which may be None to count the
-    entries alone. The deltas of a shard are applied in the order in which they were written; within one, the entries of
-    versioned stores in order of time. `expiry_headers` says by which header the entries of a store expire: what says
-    when is put beside them.
+    It holds about `memory_bytes` of them at most, and writes the rest to `location`; None only counts the entries. The
+    deltas of a shard are applied in the order in which they were written; within one, the entries of versioned stores
+    in order of time. `expiry_headers` has the header by which the entries of a store expire: when they do is put beside
+    them.
     """
 
     def __init__(
@@ -105,12 +104,12 @@ class ShardFilling:
             self._hold(shard, store, writes, size_bytes)
 
     def advance_stream_time(self, shard: int, store: str, stream_time_ms: int) -> None:
-        """Note the stream time of a segmented store, which may have come from what is not in it any more."""
+        """Note the stream time of a segmented store, which may be that of an entry that has gone."""
         times_ms = self._shards[shard].store_times_ms
         times_ms[store] = max(times_ms.get(store, -1), stream_time_ms)
 
     def flush(self) -> None:
-        """Write what is held: what is put from now on is in other deltas."""
+        """Write what is held: later entries go to other deltas."""
         for shard in sorted(self._shards):
             self._flush(shard)
 
@@ -150,7 +149,7 @@ class ShardFilling:
         assert self._location is not None  # without one nothing is held
         info = DeltaInfo(self._state_id, shard, len(filling.deltas) + 1)
         changelogs = {store: _changelog(self._specs[store], writes) for store, writes in filling.held.items()}
-        # Without stream times: what was kept so far is kept whatever the order in which it comes.
+        # Without stream times: no entry may expire by them, whatever the order in which entries come.
         data, _ = encode_delta(info, changelogs, {})
         name = new_delta_name(shard, info.version, EPOCH_OF_TOOLS)
         self._location.write(name, data)
@@ -170,7 +169,7 @@ def _changelog(spec: StoreSpec, writes: list[LogicalWrite]) -> BatchChangelog:
 
 
 def with_expiry_stores(specs: Iterable[StoreSpec], expiry_headers: Mapping[str, str]) -> tuple[StoreSpec, ...]:
-    """Return the specs with a store for when entries expire, of each with such a header. Raises ValueError."""
+    """Return the specs, with a store for when entries expire beside each that has a header. Raises ValueError."""
     known = {spec.name: spec for spec in specs}
     for name in expiry_headers:
         spec = known.get(name)
@@ -186,7 +185,7 @@ def with_expiry_stores(specs: Iterable[StoreSpec], expiry_headers: Mapping[str, 
 
 
 def expiries(spec: StoreSpec, writes: Sequence[LogicalWrite], header: str) -> list[LogicalWrite]:
-    """Return what is to be put beside some entries, by their header of this name; a malformed one does not count."""
+    """Return what is to be put beside some entries, by their header of this name; a malformed one is ignored."""
     notes = []
     for key, stored, _ in writes:
         header_bytes = None if stored is None else split_stored(spec.format, stored).header_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from statestore.recovery.restore.progress import StateRestoreListener
+from statestore.recovery.restore.restore import StateRestoreListener
 
 DEFAULT_RETAINED_VERSIONS: Final = 100
 """Spark's default of spark.sql.streaming.minBatchesToRetain."""

@@ -154,7 +154,7 @@ class PlannedSnapshot:
         return plan
 
     def plan(self) -> UploadPlan | None:
-        """Return the plan of what waits to be uploaded, or was; None if there is none. Raises FormatError."""
+        """Return the plan of what is to be uploaded, or was; None if there is none. Raises FormatError."""
         try:
             plan = UploadPlan(**read_checked_json(self._plan))
             for name in (plan.copy, plan.state_id, *plan.files):
