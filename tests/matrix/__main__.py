@@ -3,13 +3,14 @@
 It makes an environment for each Spark, runs the parts in it, one after the other, and writes the table of
 docs/compatibility.md. With `--only`, that is some of it, and the rest stays: columns, the ways of the checkpoint, a
 client of Spark Connect alone, what is said with a Spark that is too old. With `--few`, it runs a small part, with the
-lowest and the highest Spark at the same time, and writes no table: what CI has time for.
+lowest and the highest Spark at the same time, and `.ci/try-wheel`, and writes no table: what CI has time for.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -60,11 +61,11 @@ def main() -> int:
 
 
 def _few() -> Sequence[Found]:
-    """Run a small part, with two Sparks at the same time."""
+    """Run a small part and try the wheel, with two Sparks at the same time."""
     _install(_UP)
     parts = [part for part in PARTS if part.few]
     columns = [partial(_column, each, FEW_DEMOS, parts, few=True) for each in _LOWEST_AND_HIGHEST]
-    return _at_once([*columns, partial(_go_through, _UP)])
+    return _at_once([*columns, partial(_go_through, _UP), _wheel])
 
 
 def _all(asked: Sequence[str], *, missing: bool) -> Sequence[Found]:
@@ -169,6 +170,12 @@ def _go_through(way: Sequence[Environment], *options: str) -> Found:
     said = " -> ".join(came)
     print(f"   {about}: {said}", flush=True)
     return Findings([], {about: said}), done.returncode == 0
+
+
+def _wheel() -> Found:
+    """Have the package installed into an empty environment, and used there; return whether that works."""
+    step = partial(subprocess.run, [str(ROOT / ".ci" / "try-wheel")], check=False)
+    return Findings([], {}), _timed("The package in an empty environment", step).returncode == 0
 
 
 def _timed(what: str, act: Callable[[], T]) -> T:
