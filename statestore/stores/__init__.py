@@ -6,7 +6,7 @@ key_value, versioned, window, session
 holders, iterator
                 what users hold
 segment_columns windows and sessions in segments, and in columns
-metrics         a store's metrics, and how its operations are timed; layers: what stands below a store
+metrics         a store's metrics; metered: how they come about; layers: what stands below a store
 codec           how entries become bytes and back, one by one and in columns; entry_codec: keys with headers
 
 Imports `bytestore`, and of `recovery` the changelog; `operators` and `processor` import it, and the tools.

@@ -33,7 +33,8 @@ from statestore.stores.layers.layer import (
     RetainingLayer,
     WrittenFor,
 )
-from statestore.stores.metrics import StoreMetrics, measure_operations
+from statestore.stores.metered import measure_operations
+from statestore.stores.metrics import StoreMetrics
 from statestore.stores.readable_store import SegmentedParts, StoreParts, StoreStack, VersionedParts
 from statestore.stores.supplier import BytesStoreSupplier, Duration, KeyValueBytesStoreSupplier
 from statestore.stores.typed_store import TypedStore
