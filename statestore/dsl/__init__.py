@@ -4,6 +4,7 @@ streams_builder   where a program begins; kstream, ktable: what its steps return
 functions         what users' functions take
 aggregates        streams that can be aggregated; grouped_table: tables that can; aggregations: what is kept of a key
 joins             of streams and tables; join_serdes: what their stores hold
+repartition       records divided anew by key; row_serde: values that are dicts
 windows           which windows a record belongs to
 header_policy     what becomes of headers where records meet
 change            what flows between nodes of tables; column_types: in columns; windowed_serdes: windowed keys in topics

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from statestore.dsl.aggregates.grouped_stream import KGroupedStream
-from statestore.dsl.aggregates.several_aggregates import RowSerde, common_serde
 from statestore.dsl.branched_stream import BranchedKStream
 from statestore.dsl.functions import of_key_and, of_key_and_value
 from statestore.dsl.header_policy import PolicyLike
@@ -48,7 +47,8 @@ from statestore.dsl.processors.stateless import (
     with_value,
     with_values,
 )
-from statestore.dsl.repartition import Regrouping, divided_anew
+from statestore.dsl.repartition import Regrouping, by_column, divided_anew
+from statestore.dsl.row_serde import RowSerde, common_serde
 from statestore.dsl.stream_graph import GraphNode, Stage, Staged
 from statestore.dsl.table_plans import SourceTable
 from statestore.dsl.windows import JoinWindows
@@ -206,13 +206,19 @@ class KStream(Staged):
 
     def group_by(
         self,
-        selector: Callable[[Any, Any], Any],
+        selector: Callable[[Any, Any], Any] | str,
         *,
         key_serde: Serde[Any] | None = None,
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
     ) -> KGroupedStream[KStream]:
-        """Return the stream by what a function makes of key and value: `select_key`, then `group_by_key`."""
+        """Return the stream by what a function makes of key and value: `select_key`, then `group_by_key`.
+
+        `selector` may name a column of values that are dicts; a `key_serde` of None is then that of its type. Raises
+        TopologyError for a column that values are known not to have, or whose type has no serde.
+        """
+        if isinstance(selector, str):
+            selector, key_serde = by_column(self._stage, selector, key_serde)
         of_key_and_value("group_by()", selector)
         rekeyed = self.select_key(selector, key_serde=key_serde, name=name)
         return rekeyed.group_by_key(value_serde=value_serde, name=name)
@@ -279,10 +285,8 @@ class KStream(Staged):
         columns, values = tuple(by), self._value_serde
         if not columns:
             raise ValueError("by must name a column at least; None makes all records of a key the same")
-        if isinstance(values, RowSerde) and (unknown := [name for name in columns if name not in values.types]):
-            raise TopologyError(
-                f"{node!r}: values have no column {', '.join(map(repr, unknown))}; they have {', '.join(values.types)}"
-            )
+        if isinstance(values, RowSerde):
+            values.require_columns(node, columns)
         return OfColumns(columns)
 
     def to_table(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable[KStream]:

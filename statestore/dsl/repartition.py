@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from statestore.dsl.processors.stateless import PassThrough, Stateless, filtered
+from statestore.dsl.row_serde import RowSerde
 from statestore.dsl.stream_graph import GraphNode, Stage
 from statestore.errors import TopologyError
-from statestore.format.serde import Serde
+from statestore.format.serde import STANDARD_SERDES, Serde
 from statestore.processor.processor import ProcessorSupplier
 
 _SUFFIX: Final = "-repartition"
+_SERDES: Final = {serde.columns.type: serde for serde in STANDARD_SERDES.values() if serde.columns is not None}
+"""Of columns' types; others have none."""
 _NUMBERED: Final = re.compile(r"KSTREAM.*-[0-9]{10}")
 
 
@@ -39,6 +43,33 @@ def divided_anew(
     graph.add_repartition(topic, sink, source, node, key_serde=keys, value_serde=values)
     has_columns = keys.columns is not None and values.columns is not None
     return Stage(graph, source, keys, values, graph.in_columns and has_columns)
+
+
+def by_column(
+    stage: Stage, column: str, key_serde: Serde[Any] | None
+) -> tuple[Callable[[Any, Any], Any], Serde[Any] | None]:
+    """Return what makes keys of a column of values that are dicts, and their serde; None if their type is not known.
+
+    Raises TopologyError for a column that there is not, and for a type that no standard serde writes.
+    """
+    values = stage.value_serde
+    if isinstance(values, RowSerde):
+        values.require_columns(stage.node, [column])
+        key_serde = key_serde or _SERDES.get(values.types[column])
+        if key_serde is None:
+            raise TopologyError(
+                f"group_by({column!r}): no serde writes {values.types[column]} as a key: cast the column, or give "
+                "group_by() a key_serde"
+            )
+    return _OfColumn(column), key_serde
+
+
+@dataclass(frozen=True)
+class _OfColumn:
+    column: str
+
+    def __call__(self, key: Any, value: Any) -> Any:
+        return None if value is None else value.get(self.column)
 
 
 def topic_of(prefix: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from statestore import Headers, Serdes, Topology
-from statestore.dsl import Change, Materialized, StreamsBuilder, TimeWindows, time_windowed_serde
+from statestore.dsl import Aggregate, Change, Materialized, StreamsBuilder, TimeWindows, time_windowed_serde
 from statestore.dsl.change import change_serde
+from statestore.dsl.row_serde import row_serde
 from statestore.errors import DeserializationError, SerializationError, TopologyError
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.interceptors import ColumnStamp, Stamp
@@ -134,6 +136,26 @@ def test_bytes_that_are_no_change_are_refused(wrong: bytes) -> None:
 def test_a_change_of_nothing_is_not_written() -> None:
     with pytest.raises(SerializationError, match="a change has a new or an old value"):
         change_serde(TEXT).serialize(Change(None))
+
+
+def test_a_stream_is_grouped_by_a_column() -> None:
+    rows = row_serde(pa.struct([("country", pa.string()), ("amount", pa.int32()), ("at", pa.date32())]))
+    builder = StreamsBuilder()
+    sales = builder.stream("in", key_serde=TEXT, value_serde=rows)
+    by_country = sales.group_by("country").agg({"total": Aggregate.sum("amount")}).to_stream()
+    by_country.to("totals")
+    by_country.group_by("total").count().to_stream().to("alike")
+    for column, problem in (("nowhere", "no column 'nowhere'; they have country, amount, at"), ("at", "writes date32")):
+        with pytest.raises(TopologyError, match=problem):
+            sales.group_by(column)
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.create_input_topic("in", key_serde=TEXT, value_serde=Serdes.json())
+        for country, amount in (("se", 5), ("no", 5), (None, 7)):
+            source.pipe_input("k", {"country": country, "amount": amount})
+        totals = driver.create_output_topic("totals", key_serde=TEXT, value_serde=Serdes.json())
+        assert totals.read_key_values_to_list() == [("se", {"total": 5}), ("no", {"total": 5})]
+        alike = driver.create_output_topic("alike", key_serde=INT64, value_serde=INT64)
+        assert alike.read_key_values_to_list() == [(5, 1), (5, 2)]
 
 
 def test_two_groupings_of_one_name_are_refused() -> None:

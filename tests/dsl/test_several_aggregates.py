@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from statestore import Serde, Serdes
 from statestore.dsl.aggregates.aggregable_stream import ReducibleStream
 from statestore.dsl.aggregates.aggregate import Aggregate
-from statestore.dsl.aggregates.several_aggregates import row_serde
 from statestore.dsl.materialized import Materialized
+from statestore.dsl.row_serde import row_serde
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windowed_serdes import session_windowed_serde, time_windowed_serde
 from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore import Serdes, Topology, ValueTimestampHeaders
-from statestore.dsl.aggregates.several_aggregates import row_serde
 from statestore.dsl.materialized import Materialized
+from statestore.dsl.row_serde import row_serde
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.errors import ProcessorError, TopologyError
 from statestore.testing import TestRecord, TopologyTestDriver

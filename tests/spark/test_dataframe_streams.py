@@ -175,7 +175,7 @@ def test_rows_are_grouped_again_by_what_came_of_them(spark: SparkSession, tmp_pa
     orders = streams.stream(
         orders_of(spark, tmp_path), key=["customer", "tenant"], value=["region", "amount"], timestamp="time_ms"
     )
-    by_region = orders.group_by(lambda _, order: order["region"], key_serde=Serdes.string(), name="regions")
+    by_region = orders.group_by("region", name="regions")
     totals = by_region.agg({"total": Aggregate.sum("amount")})
     found: dict[str, int] = {}
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from statestore.dsl.aggregates.aggregate import Aggregate
-from statestore.dsl.aggregates.several_aggregates import SeveralAggregates, is_json
+from statestore.dsl.aggregates.several_aggregates import SeveralAggregates
 from statestore.dsl.aggregations import (
     Aggregation,
     ColumnAggregation,
@@ -30,6 +30,7 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.aggregating import AggregatePlan
 from statestore.dsl.processors.changes_out import ChangesPlan
 from statestore.dsl.repartition import Regrouping
+from statestore.dsl.row_serde import is_json
 from statestore.dsl.stream_graph import GraphNode, Stage, Staged, TableWindows
 from statestore.dsl.table_plans import KeptTable
 from statestore.format.serde import Serdes

@@ -3,47 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from statestore.dsl.aggregates.aggregate import Aggregate, ColumnOrFunction
 from statestore.dsl.aggregations import Aggregation
+from statestore.dsl.row_serde import RowSerde, is_json, row_serde
 from statestore.errors import InputError, SerializationError
 from statestore.errors.readable import shape_of
 from statestore.errors.run import AggregatesError
 from statestore.format.serde import STANDARD_SERDES, Serde, Serdes
-
-
-@dataclass(frozen=True)
-class RowSerde(Serde[Any]):
-    """The serde of JSON, and the types that the columns of its objects have."""
-
-    row_type: pa.StructType = field(kw_only=True)
-
-    @property
-    def types(self) -> dict[str, pa.DataType]:
-        """Return the type of each column."""
-        return {column.name: column.type for column in self.row_type}
-
-
-def row_serde(row_type: pa.StructType) -> RowSerde:
-    """Return the serde of rows of a type."""
-    json = Serdes.json()
-    return RowSerde(json.name, json.serialize, json.deserialize, row_type=row_type)
-
-
-def is_json(serde: Serde[Any] | None) -> bool:
-    """Return whether values are JSON, whatever is known of their columns."""
-    return serde == Serdes.json() or isinstance(serde, RowSerde)
-
-
-def common_serde(one: Serde[Any] | None, other: Serde[Any] | None) -> Serde[Any] | None:
-    """Return the serde of values that come from two streams; None is not known. Rows of two types are JSON."""
-    if one == other:
-        return one
-    return Serdes.json() if is_json(one) and is_json(other) else None
 
 
 @dataclass(frozen=True)

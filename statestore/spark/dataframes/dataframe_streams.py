@@ -14,10 +14,10 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from statestore.dsl.aggregates.aggregate import FROM_JSON
-from statestore.dsl.aggregates.several_aggregates import RowSerde, row_serde
 from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import GlobalKTable, KTable
 from statestore.dsl.materialized import Materialized
+from statestore.dsl.row_serde import RowSerde, row_serde
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windowed_serdes import WindowedLayout, WindowedSerde
 from statestore.errors import InputError, TopologyError
