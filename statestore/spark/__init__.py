@@ -1,24 +1,24 @@
 """The bridge to Spark Structured Streaming: pack, shard call, unpack, and two drivers of the same call.
 
-stateful        the door: a topology as an operator of a query; drivers: Spark's two entry points
+stateful        the entry: a topology as an operator of a query; drivers: Spark's two entry points
 shards          what a shard is given and gives back, and the call between
-dataframes      what makes records of DataFrames and DataFrames of records, and works on them
-checkpoints     what a checkpoint says; start_refusal: what can be told at a start alone
-figures         what a batch came to; listener: whom it is told
+dataframes      turns DataFrames into records and back, and works on them
+checkpoints     what a checkpoint says; start_refusal: checks that are possible only when a query starts
+figures         the figures of a batch; listener: who is told
 recommendation, query_settings, python_daemon
                 how Spark is set up
-code_on_workers whether workers can run the code of a topology
-sessions        classic ones and those of Spark Connect, whose server touches the state location
+code_on_workers whether workers can load the code of a topology
+sessions        classic ones and those of Spark Connect, where the server touches the state location
 query_failure   how an error in a worker reaches the driver, as JSON or in the text of Spark's error
 spark_versions  what differs between versions of Spark
-datasource      state as rows; its `reader`: the same as a call
+datasource      state as rows; its `reader`: the same as a function
 kafka_sink      exactly once to Kafka
 header_functions  functions of columns of headers, for any DataFrame
 
 Imports all layers below; nothing imports it. Start at `shards/shard_call`, then `stateful`.
 """
 
-# Before all that asks Spark for what an older one does not have.
+# First: it refuses a Spark that is too old for the other imports.
 import statestore.spark.spark_versions as _spark_versions  # noqa: F401  # isort: split
 from statestore.spark.checkpoints.checkpoint import committed_options, committed_pointers_option, read_pointers
 from statestore.spark.checkpoints.rescale import rescale

@@ -1,7 +1,7 @@
-"""What to give Spark and its Kafka source and sink for a stateful query, with the reason for each setting.
+"""Recommended settings of Spark and its Kafka source and sink for a stateful query, each with its reason.
 
-These a library can't set by itself: they hold from the start of the JVM on, or belong to another operator. What can be
-set for the query alone is, by `query_settings`. What they gain stands in docs/benchmarks.md.
+A library can't make these itself: they hold from the start of the JVM, or belong to another operator. Those for a query
+alone `query_settings` makes. docs/benchmarks.md says what they gain.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 _DEFAULT_MEMORY_BYTES: Final = 3 << 29
 _BESIDE_HEAP_BYTES: Final = 400 << 20
-"""What a JVM with Spark and Kafka takes beside its heap: classes, compiled code, Arrow's and Kafka's buffers."""
+"""What a JVM with Spark and Kafka takes besides its heap: classes, compiled code, Arrow's and Kafka's buffers."""
 _PYTHON_BYTES: Final = 100 << 20
 """The daemon of Python workers, and in local mode the driver."""
 _WORKER_BYTES: Final = 120 << 20
@@ -20,16 +20,16 @@ _WORKERS_PER_TASK: Final = 2
 """One with the shard, and one that packs its input or unpacks its output."""
 _MIN_HEAP_BYTES: Final = 384 << 20
 _SERIAL_CORES: Final = 2
-"""Up to so many cores, collecting with one thread holds up no other core that would have work."""
+"""Up to so many cores, collecting with one thread blocks no core that would have work."""
 _ARROW_BATCH_BYTES: Final = 64 << 20
-"""What Spark hands to Python at once, by default."""
+"""Spark's default for what it hands to Python at once."""
 _NO_BOUND: Final = (1 << 31) - 1
-"""The one number that has Spark not even look."""
+"""The one number for which Spark does not even add up sizes."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting, its value as Spark and Kafka take it, and why it should have it."""
+    """A setting, its value as Spark and Kafka take it, and the reason for it."""
 
     name: str
     value: str
@@ -38,7 +38,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class SettingGroup:
-    """Settings that go to one place."""
+    """Settings for one place."""
 
     settings: tuple[Setting, ...]
 
@@ -52,7 +52,7 @@ class SettingGroup:
 
 @dataclass(frozen=True)
 class RecommendedSettings:
-    """What to set, by place: the session before its JVM starts, and the Kafka source and sink of the query."""
+    """Settings by place: the session before its JVM starts, and the Kafka source and sink of the query."""
 
     session: SettingGroup
     source: SettingGroup
@@ -71,15 +71,14 @@ def recommended_settings(
 
     Args:
         cores: how many tasks run at once in one process of Spark: N of `local[N]`, or an executor's cores.
-        memory_bytes: what such a process and its Python workers are to take in memory together, without what is kept
-            for the state and its input (MemoryOptions of `stateful`), which large
-            batches fill. 1.5 GiB by default.
+        memory_bytes: how much memory such a process and its Python workers may take together, besides that for the
+            state and its input (MemoryOptions of `stateful`), which large batches fill. 1.5 GiB by default.
         local: whether Spark runs in local mode, where the driver's process runs the tasks. On a cluster executors do;
-            their `spark.executor.memoryOverhead` has to hold what `memory_bytes` leaves beside the heap, and the state
+            their `spark.executor.memoryOverhead` must hold what `memory_bytes` leaves besides the heap, and the state
             and input.
-        batch_bytes_max: how large a micro-batch can become, as `maxOffsetsPerTrigger` times the largest keys, values
-            and headers, and 100 bytes for each record. Up to 64 MiB, Spark is told to hand more rows to Python at once
-            and not to add up their bytes. Larger batches, and those without a bound, which is None, need both bounds.
+        batch_bytes_max: how large a micro-batch can become: `maxOffsetsPerTrigger` times the largest keys, values and
+            headers and 100 bytes for each record. Up to 64 MiB, Spark is told to hand more rows to Python at once and
+            not to add up their bytes. Larger batches, and those without a bound (None), need Spark's own bounds.
 
     Raises ValueError if `cores` or `batch_bytes_max` is less than 1 or `memory_bytes` leaves the JVM a heap of less
     than 384 MiB.

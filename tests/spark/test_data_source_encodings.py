@@ -27,7 +27,7 @@ def test_keys_and_values_are_what_serdes_read_of_them(kind: StoreType, tmp_path:
 
 def test_what_is_not_so_is_said(tmp_path: Path) -> None:
     write(StoreType.HEADERS_KV, tmp_path, rows_of_numbers(StoreType.HEADERS_KV))
-    with pytest.raises(DataSourceOptionError, match=r"is int32, and store 'store' has a value that is none"):
+    with pytest.raises(DataSourceOptionError, match=r"is int32, but store 'store' has a value that is not"):
         read(tmp_path, valueAs="int32")
     with pytest.raises(DataSourceOptionError, match=r"'keyAs' .* must be one of string, bytes, int32"):
         HeaderStateDataSource({"path": "p", "keyAs": "long"}).reader(StructType())

@@ -70,7 +70,7 @@ LATE_VERSION: Row = {**VERSION, "start_ms": 10, "end_ms": 20}
         ),
         (StoreType.HEADERS_SESSION, [{**SESSION, "end_ms": 99}], "end_ms", "ends before it starts"),
         (StoreType.HEADERS_SESSION, [{**SESSION, "end_ms": None}], "end_ms", "has no end"),
-        (StoreType.HEADERS_SESSION, [SESSION, {**SESSION, "end_ms": 99_000}], "end_ms", "stands at 200.*forgotten"),
+        (StoreType.HEADERS_SESSION, [SESSION, {**SESSION, "end_ms": 99_000}], "end_ms", "is of 200.*forgotten"),
         (StoreType.HEADERS_VERSIONED, [{**VERSION, "end_ms": 100}], "end_ms", "ends when it begins"),
         (StoreType.HEADERS_VERSIONED, [VERSION, {**VERSION, "start_ms": 200}], "start_ms", "is still valid"),
         (StoreType.HEADERS_VERSIONED, [{**LATE_VERSION, "end_ms": 150}, VERSION], "start_ms", "is still valid"),
@@ -79,7 +79,7 @@ LATE_VERSION: Row = {**VERSION, "start_ms": 10, "end_ms": 20}
             StoreType.HEADERS_VERSIONED,
             [LATE_VERSION, {**VERSION, "start_ms": 99_000}],
             "end_ms",
-            "stands at 20.*forgotten",
+            "is of 20.*forgotten",
         ),
     ],
 )

@@ -155,7 +155,7 @@ def test_what_is_wrong_is_said_when_the_program_is_made(spark: SparkSession, tmp
     with pytest.raises(RecordColumnsError, match="customer"):
         DataFrameStreams().stream(rows, key="customer", value="value")
     with pytest.raises(
-        TypeError, match=r"no option 'valueas': beside key, value and name there are timestamp, headers"
+        TypeError, match=r"no option 'valueas': besides key, value and name there are timestamp, headers"
     ):
         DataFrameStreams().stream(rows, key="value", value="value", valueas="json")  # type: ignore[call-arg]
     with pytest.raises(InputError, match="no input"):

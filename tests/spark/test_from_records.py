@@ -104,9 +104,9 @@ def test_what_is_malformed_ends_the_query_else(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("schema", "asked", "said"),
     [
-        ("int", {}, "value: int is no encoding"),
-        (None, {}, "value: None is no encoding"),
-        ("total bigit", {}, "is no schema as Spark writes them"),
+        ("int", {}, "value: int is neither an encoding"),
+        (None, {}, "value: None is neither an encoding"),
+        ("total bigit", {}, "is neither a schema of Spark nor"),
         (Serdes.of("own", str.encode, bytes.decode), {}, "serde 'own' of your own"),
         ("key int", {}, "2 columns would be named 'key'"),
         (StructType(), {"keep": ["offset"]}, "offset: is not a column of these records"),

@@ -18,8 +18,7 @@ from statestore.recovery.metadata.state_metadata import ShardBy
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.option_groups import add_command
 from upgrade_tools.cli.printing.documents import Document
-from upgrade_tools.cli.printing.output import errors, print_json, progress_bar, results, say
-from upgrade_tools.cli.printing.progress import phase_bars
+from upgrade_tools.cli.printing.output import errors, phase_bars, print_json, progress_bar, results, say
 from upgrade_tools.states.store_argument import parse_stores
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.cli.option_groups import add_command
 from upgrade_tools.cli.printing.difference_output import difference_json, difference_line, summary_lines
 from upgrade_tools.cli.printing.documents import check_document, comparison_document
-from upgrade_tools.cli.printing.output import print_json, results, say
-from upgrade_tools.cli.printing.progress import entry_bar
+from upgrade_tools.cli.printing.output import entry_bar, print_json, results, say
 from upgrade_tools.states.state import State
 
 _GROUP = "Check"

@@ -12,10 +12,9 @@ from statestore.recovery.making.new_state import refuse_occupied
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.option_groups import add_command
 from upgrade_tools.cli.printing.documents import exchange_document, rescale_document
-from upgrade_tools.cli.printing.output import errors, print_json, progress_bar, results, say
-from upgrade_tools.cli.printing.progress import entry_bar, phase_bars
+from upgrade_tools.cli.printing.output import entry_bar, errors, phase_bars, print_json, progress_bar, results, say
 from upgrade_tools.errors import UnknownKindError
-from upgrade_tools.location.rollback import roll_back
+from upgrade_tools.location.rescale import roll_back
 from upgrade_tools.rows.exchange import Exchanged, ImportOptions, export_state, import_state
 from upgrade_tools.rows.files import FileFormat, refuse_existing, row_count
 

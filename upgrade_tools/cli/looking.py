@@ -18,8 +18,7 @@ from upgrade_tools.cli.printing.delta_listing import delta_document, delta_lines
 from upgrade_tools.cli.printing.documents import inspection_document
 from upgrade_tools.cli.printing.entry_output import print_entries
 from upgrade_tools.cli.printing.inspect_report import print_report
-from upgrade_tools.cli.printing.output import errors, print_json, results, say
-from upgrade_tools.cli.printing.progress import entry_bar
+from upgrade_tools.cli.printing.output import entry_bar, errors, print_json, results, say
 from upgrade_tools.location.deltas import read_delta
 from upgrade_tools.rows.entry_encoding import EntryEncoding
 from upgrade_tools.rows.selection import Selection

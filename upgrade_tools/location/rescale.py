@@ -1,6 +1,8 @@
-"""Turns a state into one with another number of shards, from files alone."""
+"""New states from the files of a location: with another number of shards, or as it was at an earlier batch."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
@@ -20,9 +22,9 @@ def rescale_location(
     dry_run: bool,
     on_progress: OnProgress | None = None,
 ) -> RescaleReport:
-    """Rescale, and return what was made.
+    """Make in `target` the state with another number of shards, and return what was made.
 
-    `recorded` is what Spark's checkpoint has. Raises StateStoreError.
+    `recorded` are the commit pointers in Spark's checkpoint. Raises StateStoreError.
     """
     location = DurableLocation(source)
     metadata = metadata_at(location)
@@ -33,6 +35,36 @@ def rescale_location(
         pointers=committed_pointers(location, metadata, recorded, complete=False),
         key_of=record_keys(metadata),
         trust_keys=trust_keys,
+        work_dir=work_dir,
+        on_progress=on_progress,
+        dry_run=dry_run,
+    )
+
+
+def roll_back(
+    source: str,
+    target: str,
+    recorded: Iterable[CommitPointer],
+    *,
+    complete: bool,
+    work_dir: str | None = None,
+    dry_run: bool = False,
+    on_progress: OnProgress | None = None,
+) -> RescaleReport:
+    """Make in `target`, an empty location, the state at the pointers in `recorded`, and check it entry by entry.
+
+    `recorded` are the commit pointers of an earlier batch; `complete` says that Spark had no others then. The number of
+    shards, and with it every entry's place, stays. Raises StateStoreError; then `target` holds no state.
+    """
+    location = DurableLocation(source)
+    metadata = metadata_at(location)
+    return rescale(
+        location,
+        DurableLocation(target),
+        shards=metadata.shards,
+        pointers=committed_pointers(location, metadata, recorded, complete=complete),
+        key_of={},
+        routing=metadata.routing,
         work_dir=work_dir,
         on_progress=on_progress,
         dry_run=dry_run,

@@ -1,4 +1,4 @@
-"""What makes records of DataFrames and DataFrames of records, and works on them.
+"""Turns DataFrames into records and back, and works on them.
 
 to_records, from_records
                 business columns in and out; encodings: serdes as expressions of Spark's engine
@@ -7,5 +7,5 @@ dataframe_middleware
                 interceptors on a DataFrame without state
 dataframe_streams
                 programs of the DSL on any columns
-compaction      a log, compacted by a key in a header
+compaction      compaction by a key in a header
 """

@@ -22,14 +22,13 @@ def compacted_rows(
 ) -> DataFrame:
     """Return what compaction leaves of each partition of each topic, in no order; the columns stay as they are.
 
-    As `middleware.compaction.compacted` does it: the last record by `offset` counts. There is no window in it, and no
-    sort: one aggregation by topic, partition and key. Raises ValueError for a streaming DataFrame, which has no last
-    record.
+    Like `middleware.lifetime.compaction.compacted`: the last record by `offset` counts. One aggregation by topic,
+    partition and key, without a window or a sort. Raises ValueError for a streaming DataFrame: it has no last record.
     """
     if records.isStreaming:
-        raise ValueError("a streaming DataFrame has no last records: compact what was read of a topic as a whole")
+        raise ValueError("a streaming DataFrame has no last records: read the topics as a batch, with spark.read")
     place = F.coalesce(header_last("headers", header), "key")
-    # What has no key at all is a group of its own.
+    # Each record without any key is a group of its own.
     grouped = records.groupBy("topic", "partition", place, F.when(place.isNull(), F.col("offset")))
     whole = F.struct(*[F.col(name) for name in records.columns])
     left = grouped.agg(F.max_by(whole, "offset").alias("last")).select("last.*")
@@ -41,7 +40,7 @@ def compacted_rows(
 
 
 def _expiry_ms(value: Column) -> Column:
-    """Return what `expiry_time` does of a header's value, and null for one that is malformed."""
+    """Return what `expiry_time` reads in a header's value; null if it is malformed."""
     text = value.cast("string")
     number = F.conv(F.hex(value), 16, 10).try_cast("bigint")
     is_text = text.rlike("^[0-9]{1,19}$") & (F.octet_length(value) == F.length(text))

@@ -46,22 +46,22 @@ def with_middleware(
     side: str = "ingest",
     failures: FailureHandling | None = None,
 ) -> DataFrame:
-    """Return records, of a stream or a batch, as the hooks of one side of a chain leave them.
+    """Return the records of a stream or batch after the hooks of one side of a chain.
 
     Args:
-        records: for "ingest" of the shape of Spark's Kafka source with headers, for "emit" of that of its sink: key,
+        records: for "ingest" in the shape of Spark's Kafka source with headers, for "emit" in that of its sink: key,
             value, topic, timestamp and headers, as `stateful` returns them.
-        interceptors: as `stateful` takes them; those that the session names come outside of them.
+        interceptors: as `stateful` takes them; those that the session names go around them.
         side: "ingest" calls on_ingest and its columns, the last interceptor first, as a consumer would; "emit" calls
             on_emit, the first interceptor first, as a producer would.
-        failures: what is done about records that are refused. Dead letters are among the result, as they came, with the
-            topic for them and no partition and offset.
+        failures: what to do about refused records. Dead letters are in the result as they came, with the topic for dead
+            letters and without partition and offset.
 
     The result has the columns key, value, topic, timestamp, headers, and for "ingest" partition and offset. Each task
-    of Spark has interceptors of its own, which are told the time of its start; a shard is the number of a partition.
+    of Spark has interceptors of its own, which are told the time of its start; its partition's number is the shard.
 
     Raises InputSchemaError, ValueError for illegal arguments, what a chain raises, and TopologyError for an interceptor
-    that needs state; one that schedules calls by a clock ends the query with it. `stateful` has both.
+    that needs state; one that schedules calls by a clock ends the query with TopologyError. `stateful` has both.
     """
     check_choice("side", side, _SIDES)
     chain = query_chain(interceptors, session_properties(records.sparkSession))
@@ -84,17 +84,17 @@ def with_middleware(
 def _sink_rows(records: DataFrame) -> DataFrame:
     for name, wanted in _SINK_TYPES.items():
         if name not in records.columns:
-            raise InputSchemaError(name, f"is missing; records that go out need it as {wanted}")
+            raise InputSchemaError(name, f"is missing; outgoing records need it as {wanted}")
         check_column_type(records.schema[name], wanted)
     if "headers" not in records.columns:
-        raise InputSchemaError("headers", "is missing; records that go out need it, with no elements for none")
+        raise InputSchemaError("headers", "is missing; outgoing records need it, empty if they have no headers")
     check_column_type(records.schema["headers"], "array<struct<key:string,value:binary>>")
     return records.select(*_SINK_TYPES, "headers")
 
 
 @dataclass(frozen=True)
 class _Passing:
-    """Has the rows of a task pass one side of a chain. Runs as a mapInArrow function."""
+    """Passes the rows of a task through one side of a chain. Runs as a mapInArrow function."""
 
     nodes: tuple[InterceptorNode, ...]
     handling: FailureHandling
@@ -123,9 +123,13 @@ class _Passing:
                 raise TopologyError(
                     f"{scheduled[0]} schedules calls by a clock, and with_middleware() has none: give it to stateful()"
                 )
-            passing = _ingesting if self.side == "ingest" else _emitting
-            for batch in passing(made, batches):
-                yield from (self._rows(part) for part in (batch, *_taken(letters)) if part.num_rows)
+            for batch in (each for each in batches if each.num_rows):
+                if self.side == "ingest":
+                    passed: Iterable[pa.RecordBatch] = made.ingest.batches(source_columns(batch))
+                else:
+                    passed = _emitted(made, _sink_columns(batch))
+                for each in passed:
+                    yield from (self._rows(part) for part in (each, *_taken(letters)) if part.num_rows)
             made.finish_batch()
         finally:
             for _, close in made.close():
@@ -140,27 +144,17 @@ class _Passing:
 
 
 def _taken(letters: list[SinkFields]) -> list[pa.RecordBatch]:
-    """Return the dead letters so far as a batch, if there are any, and forget them."""
+    """Return the dead letters so far as a batch, if there are any, and clear them."""
     taken = [sink_batch(*zip(*letters, strict=True))] if letters else []
     letters.clear()
     return taken
-
-
-def _ingesting(made: TaskInterceptors, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (part for batch in batches if batch.num_rows for part in made.ingest.batches(source_columns(batch)))
-
-
-def _emitting(made: TaskInterceptors, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        if batch.num_rows:
-            yield from _emitted(made, _sink_columns(batch))
 
 
 def _emitted(made: TaskInterceptors, records: pa.RecordBatch) -> list[pa.RecordBatch]:
     sent: list[pa.RecordBatch] = []
 
     def original(topic: str, partition: int, row: int) -> SourceFields:
-        # Records that go out have no place in a topic yet.
+        # Outgoing records have no place in a topic yet.
         _, timestamp_ms, key, value, header_bytes = next(sink_records(records.slice(row, 1)))
         return topic, -1, -1, timestamp_ms, key, value, header_bytes
 
@@ -168,19 +162,19 @@ def _emitted(made: TaskInterceptors, records: pa.RecordBatch) -> list[pa.RecordB
     count = records.num_rows
     places = [records.column("topic"), pa.array(np.zeros(count, np.int32)), pa.array(np.arange(count))]
     emission.send_batch(records, pa.record_batch(places, names=["topic", "partition", "offset"]))
-    # An empty batch lets the dead letters of one of which nothing is left be put out.
+    # If nothing is left, an empty batch makes room for dead letters.
     return sent or [records.slice(0, 0)]
 
 
 def _refuse_alone(*record: object) -> None:
-    raise AssertionError(f"all goes out in columns, but a record of {len(record)} fields did not")
+    raise AssertionError(f"records must go out in columns, but one with {len(record)} fields went alone")
 
 
 def _sink_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return Spark's rows of Kafka's sink in SINK_COLUMNS. Raises InputSchemaError for a null topic or timestamp."""
     for name in ("topic", "timestamp"):
         if batch.column(name).null_count:
-            raise InputSchemaError(name, "holds null; a record that goes out needs one")
+            raise InputSchemaError(name, f"holds null; an outgoing record needs a {name}")
     topic = batch.column("topic").cast(pa.string()).dictionary_encode()
     parts = [
         topic.cast(SINK_COLUMNS.field("topic").type),

@@ -18,15 +18,15 @@ _POSITION = {"partition", "offset"}
 def for_each_record(rows: DataFrame, callback: Callable[[Any], None]) -> DataStreamWriter:
     """Return a writer that calls `callback` once a row, on the executors; set a checkpoint and start it.
 
-    Rows as Spark's Kafka source gives them come as ConsumerRecords, and rows as `stateful` returns them, which have no
-    partition and offset, as ProducerRecords. Keys and values are bytes. If a task is run again, so is the callback: at
-    least once. Raises InputError if the DataFrame is no stream of either.
+    Rows of Spark's Kafka source come as ConsumerRecords; rows of `stateful`, which have no partition and offset, as
+    ProducerRecords. Keys and values are bytes. At least once: if a task runs again, so does the callback. Raises
+    InputError if the DataFrame is not a stream of either.
     """
     missing = {"key", "value", "topic", "timestamp", "headers"} - set(rows.columns)
     if missing or not rows.isStreaming:
         problem = f"lacks {sorted(missing)}" if missing else "is a batch"
         raise InputError(f"for_each_record() needs a stream of Kafka's source or of stateful(); this one {problem}")
-    # As a number: what Python makes of a timestamp depends on the time zone of the machine.
+    # As a number: Python reads a timestamp in the time zone of the machine.
     timed = rows.withColumn("timestamp", f.unix_millis("timestamp"))
     to_record = _consumer_record if set(rows.columns) >= _POSITION else _producer_record
 

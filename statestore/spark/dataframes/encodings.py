@@ -1,4 +1,4 @@
-"""Columns as the bytes that the standard serdes write, and back: expressions of Spark's engine, without Python.
+"""The standard serdes' bytes for columns, and back: expressions of Spark's engine, without Python.
 
     string   text, whole numbers, decimals, booleans, floating-point numbers, dates     string
     bytes    binary                                                                     binary
@@ -6,10 +6,10 @@
     int64    tinyint, smallint, int, bigint                                             bigint
     double   float, double, tinyint, smallint, int                                      double
     boolean  boolean                                                                    boolean
-    json     everything                                     what is asked for, or the JSON's text
+    json     everything                                     the type that is asked for, or the JSON's text
 
-The second column is what is written, the third what is read. What would lose something is refused. Times in JSON are in
-UTC, with microseconds, whatever zone the session is in.
+The second column can be written; the third is the type of what is read. Conversions with a loss are refused. Times in
+JSON are in UTC, with microseconds, whatever zone the session is in.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ _DEFAULTS: Final[dict[type[DataType], str]] = {
     **dict.fromkeys((StructType, ArrayType, MapType), "json"),
 }
 _BITS: Final = 52
-"""Of a double's fraction. Its exponent has 11, which count from -1023, and its sign one."""
+"""Of a double's fraction. The exponent has 11 bits and counts from -1023; the sign has one."""
 _FRACTION: Final = (1 << _BITS) - 1
 _NOT_FINITE: Final = 0x7FF
 _LEAST_EXPONENT: Final = -1022
 
 
 def encoding_for(spark_type: DataType, encoding: str | Serde[Any] | None) -> str:
-    """Return what a column of this type is written with. Raises ValueError for a loss, and if no type suits."""
+    """Return the encoding for a column of this type. Raises ValueError if there is none, or none without a loss."""
     words = spark_type.simpleString()
     if encoding is None:
         found = _DEFAULTS.get(type(spark_type))
         if found is None:
-            raise ValueError(f"no serde is for {words} alone: cast it, or say which encoding is meant")
+            raise ValueError(f"{words} has no encoding of its own: cast it, or say which encoding to use")
         return found
     name = standard_serde(encoding).name
     if not isinstance(spark_type, _WRITABLE[name]):
@@ -87,35 +87,35 @@ def encoding_for(spark_type: DataType, encoding: str | Serde[Any] | None) -> str
 
 
 def encode(column: Column, name: str) -> Column:
-    """Return the bytes that a serde writes for each value, null for null; the column's type must suit it."""
+    """Return the bytes that a serde writes for each value, null for null; the column must have a type for it."""
     return _WRITERS[name](column)
 
 
 def decode(data: Column, name: str, spark_type: DataType | None = None) -> Column:
-    """Return what bytes, JSON as `spark_type`, are to a serde: null for null, and for what the serde did not write."""
+    """Return what a serde reads in bytes, in JSON as `spark_type`: null for null, and for bytes that it can't read."""
     if name == "json" and spark_type is not None:
         return _from_json(_text(data), spark_type)
     return _READERS[name](data)
 
 
 def is_malformed(data: Column, value: Column, name: str) -> Column:
-    """Return whether bytes were not read, of which `value` is what `decode` made: boolean, never null."""
+    """Return whether bytes could not be read, of which `decode` has made `value`: boolean, never null."""
     unread = data.isNotNull() & value.isNull()
     # JSON has a null of its own.
     return unread & (F.trim(data.cast("string")) != "null") if name == "json" else unread
 
 
 def _to_json(column: Column) -> Column:
-    # Spark writes no JSON of a number or a text alone.
+    # Spark can't write a number or a text alone as JSON.
     written = F.to_json(F.array(column), _WRITE_JSON)
     return F.when(column.isNotNull(), F.substring(written, F.lit(2), F.length(written) - 2)).cast("binary")
 
 
 def _from_json(text: Column, spark_type: DataType) -> Column:
-    """Return JSON as a type, null where it is no such thing."""
+    """Return JSON as a type; null if it can't be read as such."""
     options = {**_JSON_TIMES, "columnNameOfCorruptRecord": _MALFORMED, "mode": "PERMISSIVE"}
-    # Spark tells malformed texts from values that are null only in a struct that has a place for them. And of what
-    # follows a value it takes no notice, unless that is in an array.
+    # Spark tells malformed texts from null values only in a struct with a field for the former. And it ignores what
+    # follows a value, unless the value is in an array.
     whole = StructType([StructField("values", ArrayType(spark_type)), StructField(_MALFORMED, StringType())])
     read = F.from_json(F.concat(F.lit('{"values":['), text, F.lit("]}")), whole, options)
 
@@ -184,7 +184,7 @@ def _double_bits(magnitude: Column, about: Column) -> Column:
     )
 
     def of_exponent(exponent: Column) -> Column:
-        # Exact: divided and multiplied by powers of two. That of 52 bits counts as one more in the exponent.
+        # Exact, as it divides and multiplies by powers of two. Bit 52 of the sum adds one to the exponent.
         significand = (magnitude / _power_of_two(exponent) * float(1 << _BITS)).cast("bigint")
         return F.shiftleft(exponent - _LEAST_EXPONENT, _BITS) + significand
 
@@ -203,7 +203,7 @@ def _read_double(data: Column) -> Column:
         )
         return F.when(bits < 0, -magnitude).otherwise(magnitude)
 
-    # Null stays null: `once` would look into it.
+    # Null stays null, though `once` calls `of_bits` for it.
     return once(_read_whole_number(data), lambda bits: F.when(bits.isNotNull(), of_bits(bits)))
 
 

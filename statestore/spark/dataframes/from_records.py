@@ -1,4 +1,4 @@
-"""`from_records`: records, as `stateful` returns them, in columns of their own."""
+"""`from_records`: turns records, as `stateful` returns them, into business columns."""
 
 from __future__ import annotations
 
@@ -48,27 +48,27 @@ def from_records(
     on_error: str = "raise",
     error: str = "error",
 ) -> DataFrame:
-    """Return records as columns: the key, those of the value, the timestamp, and headers that are asked for.
+    """Return records as columns: the key, those of the value, the timestamp, and chosen headers.
 
     Args:
         records: key, value, topic, timestamp and headers, as `stateful` returns them or Spark's Kafka source does.
-        schema: what values are. An encoding, as in `to_records` (string, bytes, int32, int64, double, boolean, json, or
-            that serde of Serdes) makes one column; json alone is its text. JSON with a schema, in Spark's words
-            (`"total bigint, at timestamp"`) or as a StructType, makes a column of each field; of any other type, one.
+        schema: how to read values. An encoding, as in `to_records` (string, bytes, int32, int64, double, boolean, json,
+            or that serde of Serdes) makes one column; json alone is its text. JSON with a schema, as Spark writes it
+            (`"total bigint, at timestamp"`) or as a StructType, makes a column of each field; any other type, one.
         key: the name of the key's column; None leaves it out.
-        key_as: what keys are, as `schema`, but always one column.
-        value: the name of the value's column, where it is one.
+        key_as: how to read keys, like `schema`, but always as one column.
+        value: the name of the value's column, if it is one.
         timestamp: the name of the timestamp's column; None leaves it out.
-        headers: the headers that become columns of these names, with the type that the last one of each has: binary,
-            string, int, bigint, double, boolean, date, timestamp, read as `header_functions` does, or any other of
-            Spark.
-        keep: of topic, headers, partition and offset those that stay as they are.
-        on_error: what is done about bytes that are not what they are read as: "raise" ends the query with an error that
-            names them; "null" makes them null, and says so in the column `error`, which is null where all is right.
+        headers: the headers that become columns of the same names, and their types: binary, string, int, bigint,
+            double, boolean, date, timestamp, read as `header_functions` does, or any other of Spark. The last header
+            of each name counts.
+        keep: which of topic, headers, partition and offset stay as they are.
+        on_error: what to do about bytes that can't be read: "raise" ends the query with an error that names them;
+            "null" makes them null and says why in the column `error`, which is null if all was read.
         error: the name of that column.
 
-    A value that is null is null in all of its columns. Fields that JSON has and the schema has not are left out, those
-    that it lacks are null. Raises RecordColumnsError with all that is wrong, ValueError for an unknown `on_error`.
+    All columns of a null value are null. Fields of the JSON that the schema lacks are left out; fields that the JSON
+    lacks are null. Raises RecordColumnsError with everything that is wrong, ValueError for an unknown `on_error`.
     """
     return columns_of(
         records,
@@ -99,7 +99,7 @@ def columns_of(
     key_fields: bool = False,
     computed: Mapping[str, Column] | None = None,
 ) -> DataFrame:
-    """Return what `from_records` does, with `computed` behind the key; `key_fields` makes columns of an object."""
+    """As `from_records`, with `computed` after the key; `key_fields` makes columns of the fields of a key."""
     check_choice("on_error", on_error, ON_ERROR)
     reading = _Reading(records)
     made: list[_Read] = []
@@ -115,7 +115,7 @@ def columns_of(
     reading.refuse_twice(names)
     if reading.problems:
         raise RecordColumnsError("from_records", problems=reading.problems)
-    # Twice: so JSON is read once, whatever becomes of its fields.
+    # In two steps, so that JSON is read once for all its fields.
     held = records.select(*(read.held(n, on_error) for n, read in enumerate(made)), _error_of(made).alias(_ERROR))
     columns = [column for n, read in enumerate(made) for column in read.columns(n)]
     return held.select(*columns, *([F.col(_ERROR).alias(error)] if on_error == "null" else []))
@@ -123,15 +123,15 @@ def columns_of(
 
 @dataclass(frozen=True)
 class _Read:
-    """A column that is read of a record."""
+    """A part of a record, as it was read."""
 
     value: Column
     names: Sequence[str]
     """Of the columns that it becomes."""
     problem: Column | None = None
-    """What is wrong with its bytes: text, null if nothing is; None if nothing can be."""
+    """A text if its bytes can't be read, else null; None if they always can."""
     is_struct: bool = False
-    """Whether the columns are its fields."""
+    """Whether its fields become columns."""
 
     def held(self, number: int, on_error: str) -> Column:
         """Return it as one column."""
@@ -141,20 +141,20 @@ class _Read:
         return value.alias(str(number))
 
     def columns(self, number: int) -> list[Column]:
-        """Return what it becomes, of what `held` made."""
+        """Return the final columns, made of the one that `held` returned."""
         held = F.col(str(number))
         return [held[name].alias(name) for name in self.names] if self.is_struct else [held.alias(self.names[0])]
 
 
 class _Reading:
-    """The columns of records, and what is wrong with what is asked for."""
+    """Finds parts of records, and collects problems with them."""
 
     def __init__(self, records: DataFrame) -> None:
         self._schema = records.schema
         self.problems: list[str] = []
 
     def of_bytes(self, column: str, asked: Schema, name: str, *, fields: bool) -> _Read:
-        """Return keys or values; `fields` has an object become a column for each of its fields."""
+        """Return keys or values; `fields` makes columns of the fields of an object."""
         data = self._column(column, "binary")
         encoding, json_type = self._how(column, asked)
         value = decode(data, encoding, json_type)
@@ -185,7 +185,7 @@ class _Reading:
         return _Read(self._column(column, None), [name])
 
     def refuse_twice(self, names: Sequence[str]) -> None:
-        """Take note of names that several columns would have."""
+        """Collect a problem for each name that several columns would have."""
         for name, count in Counter(name.lower() for name in names).items():
             if count > 1:
                 self.problems.append(f"{count} columns would be named {name!r}: give one of them another name")
@@ -202,7 +202,7 @@ class _Reading:
         return F.col(name)
 
     def _how(self, column: str, asked: Schema) -> tuple[str, DataType | None]:
-        """Return the encoding, and the type of JSON that is no text."""
+        """Return the encoding, and for JSON its type unless that is text."""
         if isinstance(asked, Serde) or (isinstance(asked, str) and asked in STANDARD_SERDES):
             try:
                 return standard_serde(asked).name, None
@@ -211,11 +211,11 @@ class _Reading:
         try:
             json_type = DataType.fromDDL(asked) if isinstance(asked, str) else asked
         except ParseException:
-            return self._refused(f"{column}: {asked!r} is no schema as Spark writes them, and none of {_ENCODINGS}")
+            return self._refused(f"{column}: {asked!r} is neither a schema of Spark nor one of {_ENCODINGS}")
         if isinstance(json_type, StructType | ArrayType | MapType):
             return "json", json_type
         named = json_type.simpleString() if isinstance(json_type, DataType) else repr(asked)
-        words = f"{named} is no encoding, and no object or list of JSON"
+        words = f"{named} is neither an encoding nor an object or list of JSON"
         return self._refused(f"{column}: {words}: say one of {_ENCODINGS}")
 
     def _refused(self, problem: str) -> tuple[str, None]:
@@ -224,6 +224,6 @@ class _Reading:
 
 
 def _error_of(made: Sequence[_Read]) -> Column:
-    """Return all that is wrong with a record, null if nothing is."""
+    """Return all problems of a record as a text; null if there are none."""
     found = F.concat_ws("; ", *(read.problem for read in made if read.problem is not None))
     return F.when(found != "", found)

@@ -40,26 +40,26 @@ _DTYPES: Final[Mapping[type, str]] = {int: "int64", float: "float64", bool: "boo
 class HeaderStatefulProcessor:
     """Processes the rows of one key at a time. Spark's StatefulProcessor, over stores that keep headers.
 
-    One instance serves one shard for one micro-batch: what must outlive the batch belongs in a state.
+    One instance serves one shard for one micro-batch: keep in a state what must outlive the batch.
     """
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Ask for states, and keep them and the handle in attributes. The same states every time.
+        """Get states from the handle, the same every time, and keep them and the handle in attributes.
 
-        Also runs once when the topology is made, to see what states there are; then none can be used yet.
+        Also runs once when the topology is made, to see which states there are; then none can be used yet.
         """
         raise NotImplementedError(f"{type(self).__name__} must define init(self, handle)")
 
     def handle_input_rows(self, key: Any, rows: Iterator[pd.DataFrame], context: KeyContext) -> Iterator[pd.DataFrame]:
-        """Process a key's rows of this batch, and yield DataFrames of what is to be put out.
+        """Process a key's rows of this batch, and yield DataFrames with the output.
 
         Rows are in the order of their offsets; a frame has some thousand at most. Columns: key, value, timestamp
         (datetime64[ms], naive, UTC), topic, partition, offset, headers (a Headers each, parsed when looked into).
 
-        Yielded columns: value; and if wanted key (default: the key), timestamp (datetimes, naive ones taken for UTC, or
-        integers of milliseconds), headers (Headers, or pairs of key and value) and topic. Where timestamp or headers
-        are missing or None, they are those of the key's last row of the batch, as are those that states are written
-        with. A value or key of None is a null.
+        Yielded columns: value; and optionally key (default: the key), timestamp (datetimes, naive ones in UTC, or
+        integers of milliseconds), headers (Headers, or pairs of key and value) and topic. Missing or None timestamps
+        and headers are those of the key's last row in the batch, with which states are written, too. None as a value or
+        key is null.
         """
         raise NotImplementedError(f"{type(self).__name__} must define handle_input_rows(self, key, rows, context)")
 
@@ -73,7 +73,7 @@ class HeaderStatefulProcessor:
         return iter(())
 
     def close(self) -> None:
-        """Let go of what `init` took. Called once, also after a failure."""
+        """Release what `init` took. Called once, also after a failure."""
 
 
 def per_key_topology(
@@ -98,19 +98,19 @@ def per_key_topology(
         processor: the class, a function that makes one, or one that is copied for each shard and batch.
         key_serde: reads the records' keys, and keeps them in state.
         value_serde: reads the records' values.
-        output_topic: where rows go that have no topic of their own.
+        output_topic: where rows without a topic of their own go.
         topics: what to read; None means every topic.
-        output_key_serde: writes the keys of what is put out; None means `key_serde`.
+        output_key_serde: writes the keys of the output; None means `key_serde`.
         output_value_serde: writes the values; None means by their type, as a sink without serde.
         time_mode: "none"; "processing_time", timers by the wall clock; or "event_time", timers by stream time.
-        timer_resolution_ms: how often timers by the wall clock are looked for. They wake each shard up as often.
+        timer_resolution_ms: how often to look for timers by the wall clock, which wakes each shard up as often.
         held_rows_max: how many rows a shard holds back; if a batch has more, a key may be called more than once.
         held_bytes_max: how many bytes their keys, values and headers may have, as they came; likewise.
         name: of the processor; `<name>-source`, `<name>-sink` and, for timers, the store `<name>-timers` follow it.
         persistent: whether state is kept in RocksDB, else in memory.
 
-    Raises ValueError and TypeError for illegal arguments, StateHandleError and TopologyError for states that can't be
-    had, and what the processor's `init` raises.
+    Raises ValueError and TypeError for illegal arguments, StateHandleError and TopologyError for states that are not
+    possible, and what the processor's `init` raises.
     """
     operator = per_key_operator(
         _LogicMaker(processor),
@@ -140,12 +140,12 @@ class _LogicMaker:
             return _FrameLogic(copy.deepcopy(given))
         made = given() if callable(given) else given
         if not isinstance(made, HeaderStatefulProcessor):
-            raise TypeError(f"processor must be a HeaderStatefulProcessor, its class or what makes one, not {made!r}")
+            raise TypeError(f"processor must be a HeaderStatefulProcessor, its class or a function, not {made!r}")
         return _FrameLogic(made)
 
 
 class _FrameLogic:
-    """Makes DataFrames of rows, and output of DataFrames."""
+    """Turns rows into DataFrames for a processor, and its DataFrames into output."""
 
     def __init__(self, processor: HeaderStatefulProcessor) -> None:
         self._processor = processor
@@ -166,8 +166,7 @@ class _FrameLogic:
 
 def _frame(key: Any, rows: Sequence[Row]) -> pd.DataFrame:
     values, times_ms, topics, partitions, offsets, headers = zip(*rows, strict=True)
-    # Of arrays, since pandas takes them as they are: one of Series costs seven times as much, and there is one for
-    # each key of a batch.
+    # From arrays, which pandas takes unchanged: a frame of Series costs seven times as much, and each key has a frame.
     return pd.DataFrame(
         {
             "key": _column([key] * len(rows)),
@@ -182,11 +181,11 @@ def _frame(key: Any, rows: Sequence[Row]) -> pd.DataFrame:
 
 
 def _column(values: Sequence[Any]) -> Any:
-    """Return values as numbers if all are of one kind that numpy has, else as they are: also integers beside None."""
+    """Return values as numbers if all have one type that numpy knows, else as objects, such as integers beside None."""
     kinds = set(map(type, values))
     dtype = _DTYPES.get(kinds.pop()) if len(kinds) == 1 else None
     if dtype is not None:
-        with suppress(OverflowError):  # Python's integers have no end
+        with suppress(OverflowError):  # Python's integers have no bound
             return np.array(values, dtype=dtype)
     return object_column(values)
 
@@ -197,7 +196,7 @@ def _outputs(method: str, key: Any, frames: Any) -> Iterator[Output]:
     for frame in frames:
         if not isinstance(frame, pd.DataFrame):
             raise OutputFrameError(f"{method} yielded a {type(frame).__name__}, not a DataFrame")
-        if len(frame.columns):  # pd.DataFrame() says that there is nothing to put out, as in Spark
+        if len(frame.columns):  # pd.DataFrame() means no output, as in Spark
             yield from _output_rows(method, key, frame)
 
 
@@ -206,7 +205,7 @@ def _output_rows(method: str, key: Any, frame: pd.DataFrame) -> Iterator[Output]
     if "value" not in frame.columns:
         raise OutputFrameError(f"{method} yielded a DataFrame without a column value (columns: {list(frame.columns)})")
     if unknown:
-        raise OutputFrameError(f"{method} yielded a DataFrame with columns that can't be put out: {unknown}")
+        raise OutputFrameError(f"{method} yielded a DataFrame with unknown columns: {unknown}")
     if not frame.columns.is_unique:
         raise OutputFrameError(f"{method} yielded a DataFrame with two columns of one name: {list(frame.columns)}")
     count = len(frame)

@@ -1,4 +1,4 @@
-"""`to_records`: business columns in Kafka's shape, for `stateful`."""
+"""`to_records`: turns business columns into records of Kafka's shape, for `stateful`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RecordOptions(TypedDict, total=False):
 
 _UNSTABLE: Final = re.compile(r"\b(monotonically_increasing_id|spark_partition_id|randn?|uuid|shuffle)\(")
 _LONG_DIGITS: Final = 18
-"""That any bigint can have."""
+"""Any number with so many digits is a bigint."""
 
 
 def to_records(
@@ -68,30 +68,30 @@ def to_records(
     """Return a DataFrame's rows as records of Kafka's shape, which `stateful` takes; streaming or batch.
 
     Args:
-        df: any columns. A column is said by its name or as a Column, and may be any expression of them.
-        key: of the record; None for records without, which `shard_by="partition"` takes. Several columns, or `["*"]`
-            for all, are a JSON object of them.
-        value: likewise. A value that is null is a tombstone.
+        df: any columns. Below, a column is given by its name, or as a Column with any expression.
+        key: of the record; None for records without keys, which `shard_by="partition"` takes. Several columns, or
+            `["*"]` for all, become a JSON object.
+        value: likewise. A null value is a tombstone.
         topic: the name of the topic that a source of the topology reads; or a Column of names.
         timestamp: of the record: a column of timestamps, of dates (their midnight in the session's time zone), or of
             bigint, which are milliseconds since the epoch. None is the time at which Spark began the micro-batch, which
             is the same if the batch is run again.
-        headers: of each header the column whose value it has, as `header_functions.with_header` prints it, in this
-            order; a literal as bytes or as a Column (`F.lit("eu")`), None for the value null. Or a column of headers as
-            Spark's Kafka source has it.
-        order_by: in which order records are processed that a micro-batch has of a topic and partition: a column of
-            whole numbers, timestamps or dates, which becomes the offset. None is the order of timestamps, in
-            microseconds. What is equal in it comes in the order of time, then of the bytes of key, value and headers.
-        partition: as a number, or a column of them. Within one the order is that of `order_by`; several are merged by
+        headers: for each header, in this order, the column with its value, as `header_functions.with_header` prints it;
+            a literal as bytes or as a Column (`F.lit("eu")`), None for the value null. Or a column of headers as in
+            Spark's Kafka source.
+        order_by: the order in which the records of a micro-batch are processed within a topic and partition: a column
+            of whole numbers, timestamps or dates, which becomes the offset. None is the order of timestamps, in
+            microseconds. Equal ones are ordered by time, then by the bytes of key, value and headers.
+        partition: a number, or a column of them. Within a partition `order_by` sets the order; several are merged by
             time. `shard_by="partition"` places records by it.
-        key_as: what the key is written with: string, bytes, int32, int64, double, boolean or json, or that serde of
-            Serdes. None is what suits the column's type: text is string, a bigint int64, smaller ones int32, and
+        key_as: how to write the key: string, bytes, int32, int64, double, boolean or json, or that serde of Serdes.
+            None depends on the column's type: text is string, bigint is int64, smaller whole numbers are int32, and
             structs, arrays and maps are json.
         value_as: likewise. Null fields are in the JSON, as null.
-        omit_null_headers: a null in a column of `headers` makes a header whose value is null; with True it makes none,
-            or none of the headers that are named here.
+        omit_null_headers: a null in a column of `headers` makes a header with a null value; with True it makes no
+            header, and with names it makes none for these headers.
 
-    Raises RecordColumnsError with all that is wrong about the columns.
+    Raises RecordColumnsError with everything that is wrong about the columns.
     """
     found = _Found(df)
     made = {
@@ -105,7 +105,7 @@ def to_records(
     order = None if order_by is None else found.order(order_by)
     if found.problems:
         raise RecordColumnsError("to_records", problems=found.problems)
-    # Of microseconds, though a record has milliseconds. A record without a time is refused by `stateful`, as it is one.
+    # In microseconds, though a record has milliseconds. `stateful` refuses a record without a time.
     made["offset"] = F.coalesce(F.unix_micros(made["timestamp"]), F.lit(-1)) if order is None else order
     return df.select([made[name].alias(name) for name in INPUT_COLUMNS])
 
@@ -114,13 +114,13 @@ def check_record_options(options: Mapping[str, object]) -> None:
     """Raise TypeError for names that RecordOptions does not have."""
     if unknown := sorted(set(options).difference(RecordOptions.__annotations__)):
         raise TypeError(
-            f"there is no option {', '.join(map(repr, unknown))}: beside key, value and name there are "
+            f"there is no option {', '.join(map(repr, unknown))}: besides key, value and name there are "
             f"{', '.join(RecordOptions.__annotations__)}"
         )
 
 
 def encoding_of(df: DataFrame, role: str, asked: Columns, encoding: Encoding | None = None) -> tuple[str, DataType]:
-    """Return what `to_records` writes a key or value of these columns with, and its type, of several a struct."""
+    """Return the encoding and type of a key or value in `to_records`; the type of several columns is a struct."""
     found = _Found(df)
     _, spark_type, name = found.encoding(role, asked, encoding)
     if name is None or spark_type is None:
@@ -129,7 +129,7 @@ def encoding_of(df: DataFrame, role: str, asked: Columns, encoding: Encoding | N
 
 
 class _Found:
-    """The columns that are asked for, and what is wrong with them."""
+    """Finds columns, and collects problems with them."""
 
     def __init__(self, df: DataFrame) -> None:
         self._df = df
@@ -144,7 +144,7 @@ class _Found:
     def encoding(
         self, role: str, asked: Columns, encoding: Encoding | None
     ) -> tuple[Column, DataType | None, str | None]:
-        """Return one or several columns, their type and what they are written with; None if there is no such thing."""
+        """Return one or several columns with their type and encoding; None for both if something is wrong."""
         column, spark_type = self._one_of(role, asked)
         if spark_type is None:
             return column, None, None
@@ -207,7 +207,7 @@ class _Found:
             return self._headers_column(asked)
         omitted = set(asked) if omit_null is True else set(omit_null or ())
         if unknown := omitted.difference(asked):
-            self._refused(f"omit_null_headers: names {', '.join(map(repr, sorted(unknown)))}, which headers has not")
+            self._refused(f"omit_null_headers: names {', '.join(map(repr, sorted(unknown)))}, which headers lacks")
         made = []
         for name, given in asked.items():
             if given is None or isinstance(given, (bytes, bytearray)):
@@ -245,14 +245,12 @@ class _Found:
         return self._column(role, F.struct(*every, *(column for column, _ in found)))
 
     def _stable(self, role: str, asked: ColumnOrName) -> tuple[Column, DataType | None]:
-        """Return a column that a record's place or order depends on."""
+        """Return a column that determines a record's place or order."""
         column, spark_type = self._column(role, asked)
         match = _UNSTABLE.search(str(column))
         if spark_type is None or match is None:
             return column, spark_type
-        problem = (
-            f"{role}: {match[1]}() gives a row something else when its batch is run again; take a column of the data"
-        )
+        problem = f"{role}: {match[1]}() gives another result when its batch is run again; use a column of the data"
         return self._refused(problem), None
 
     def _column(self, role: str, asked: ColumnOrName) -> tuple[Column, DataType | None]:

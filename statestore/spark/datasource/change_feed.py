@@ -1,6 +1,6 @@
 """The change feed: the records of the deltas that were committed between two batches, shard by shard.
 
-A delta is what one batch wrote to a shard. Those between two commit pointers are all there if the older one is on the
+A delta is what one batch wrote to a shard. Between two commit pointers, all deltas exist if the older pointer is on the
 newer one's chain. Within a shard, changes are ordered by version and position.
 """
 
@@ -39,40 +39,40 @@ CHANGE_FIELDS: Final = pa.schema(
 
 
 class ShardChanges(NamedTuple):
-    """The deltas of a shard that are asked for, oldest first."""
+    """A shard's deltas in a change feed, oldest first."""
 
     shard: int
     first_version: int
     deltas: tuple[DurableFile, ...]
     first_batch_id: int | None
-    """The batch of the first delta, if each batch made one; None if it can't be told which batch made which."""
+    """The batch of the first delta, if each batch made one; None if it is unknown which batch made which delta."""
 
 
 def shard_changes(
     location: DurableLocation, older: CommitPointer, newer: CommitPointer, batch_ids: range
 ) -> ShardChanges:
-    """Return what `batch_ids` changed between two pointers. Raises ChangesUnavailableError if any is not there."""
+    """Return what `batch_ids` changed between two pointers. Raises ChangesUnavailableError if a delta is missing."""
     shard, behind = newer.shard, older.version - newer.base_version
     if behind < 0:
         raise ChangesUnavailableError(
             str(location),
             shard=shard,
-            cause=f"the deltas up to version {newer.base_version} were given up for snapshots, and they begin after "
-            f"version {older.version}. Begin with a later batch, or read the feed in steps of fewer batches",
+            cause=f"they begin after version {older.version}, but snapshots have replaced the deltas up to version "
+            f"{newer.base_version}. Begin with a later batch, or read the feed in steps of fewer batches",
         )
     if older.version > newer.version or newer.chain[behind] != older.head:
         raise ChangesUnavailableError(
             str(location),
             shard=shard,
-            cause=f"version {older.version}, where they begin, is not one that version {newer.version} was made "
-            "from: the query went on from an older copy of its checkpoint, or on another state, in between",
+            cause=f"version {newer.version} does not follow from version {older.version}, where they begin: meanwhile "
+            "the query went on from an older copy of its checkpoint, or on another state",
         )
     deltas = newer.deltas[behind:]
     return ShardChanges(shard, older.version + 1, deltas, batch_ids[0] if len(deltas) == len(batch_ids) else None)
 
 
 class ChangeScan(StoreToRead):
-    """What to read of a store's changes."""
+    """Which changes of a store to read."""
 
     fields = CHANGE_FIELDS
 
@@ -93,7 +93,7 @@ class ChangeScan(StoreToRead):
                             try:
                                 yield self._rows(info, batch_id, position, records)
                             except FormatError as cause:
-                                problem = f"has a record that can't be one of store {store!r}: {cause}"
+                                problem = f"has a record that store {store!r} can't have: {cause}"
                                 raise DurableFileCorruptedError(delta.where, cause=problem) from cause
                         position += records.num_rows
 

@@ -1,4 +1,4 @@
-"""Which state is to be read: its metadata, one of its stores, and where each shard stood."""
+"""Which state to read: its metadata, one of its stores, and each shard's commit pointer."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def state_in(location: DurableLocation) -> StateMetadata:
     metadata = read_metadata(location)
     if metadata is None:
         is_empty = not location.entries("") and not location.directories("")
-        nothing = ", nor anything else: is the path right, and mounted on this machine?" if is_empty else ""
-        raise RecoveryError(location.path(METADATA_NAME), f"there is no state{nothing or '; was the query started?'}")
+        hint = ", nor anything else: is the path right, and mounted on this machine?" if is_empty else ""
+        raise RecoveryError(location.path(METADATA_NAME), f"there is no state{hint or '; was the query started?'}")
     return metadata
 
 
 def asked_store(metadata: StateMetadata, store: str | None) -> StoreSpec:
-    """Return the store of that name, the only one for None. Raises DataSourceOptionError."""
+    """Return the store of that name; for None, the only one. Raises DataSourceOptionError."""
     known = {spec.name: spec for spec in metadata.stores}
     if store is None and len(known) == 1:
         return next(iter(known.values()))
@@ -43,7 +43,7 @@ def asked_store(metadata: StateMetadata, store: str | None) -> StoreSpec:
 def asked_pointers(
     location: DurableLocation, metadata: StateMetadata, options: ReadOptions, driver: CheckpointReader, dataframe: str
 ) -> list[CommitPointer]:
-    """Return each shard's commit pointer; without a batch, of the last one when `dataframe` was first planned."""
+    """Return each shard's commit pointer; by default, of the last batch when `dataframe` was first planned."""
     if options.pointers is not None:
         return committed_pointers(location, metadata, pointers_of(options.pointers), complete=options.all_pointers)
     if options.checkpoint is not None:
@@ -54,19 +54,19 @@ def asked_pointers(
     if metadata.topology or not metadata.initial_state:
         raise DataSourceOptionError(
             "checkpoint",
-            "is missing: what is committed stands in the query's Spark checkpoint. Name it, or give what "
+            "is missing: the query's Spark checkpoint says what is committed. Name it, or give what "
             "committed_options(spark, CHECKPOINT) returns as options",
         )
-    # No query has started on it yet, so it is what it was made as.
+    # No query has started on it yet.
     return [initial_pointer(location, metadata.state_id, shard) for shard in range(metadata.shards)]
 
 
 def asked_changes(
     location: DurableLocation, metadata: StateMetadata, options: ReadOptions, driver: CheckpointReader, dataframe: str
 ) -> list[ShardChanges]:
-    """Return the changes of each shard that options of a change feed ask for."""
+    """Return the changes of each shard for a change feed."""
     start, end = options.change_start_batch_id, options.change_end_batch_id
-    assert start is not None  # that was checked with the options, as what is there without a checkpoint
+    assert start is not None  # the options were checked, also those without a checkpoint
     if options.checkpoint is None:
         assert end is not None
         newer, older = (
@@ -91,14 +91,14 @@ def asked_changes(
 def pointers_of_checkpoint(
     location: DurableLocation, metadata: StateMetadata, recorded: Iterable[str]
 ) -> list[CommitPointer]:
-    """Return the pointer of each shard, of all that a checkpoint has after a batch, as JSON."""
+    """Return each shard's pointer; `recorded` is the JSON of all that a checkpoint has after a batch."""
     return committed_pointers(location, metadata, map(CommitPointer.from_json, recorded), complete=True)
 
 
 def shards_of_keys(
     metadata: StateMetadata, spec: StoreSpec, keys: Iterable[bytes], *, trust_keys: bool
 ) -> set[int] | None:
-    """Return the only shards where entries with these keys can stand; None if it is not known what keys are made of."""
+    """Return the only shards that can hold these keys; None if it is unknown how keys determine shards."""
     if metadata.shard_by != "key" or spec.name in metadata.global_stores:
         return None
     recorded = {store for node in metadata.topology for store in node.get(ENTRY_KEYS, {})}
@@ -110,6 +110,6 @@ def shards_of_keys(
         try:
             record_keys_found.append(key if key_of is None else key_of(key))
         except FormatError:
-            # It is no key that the store can have.
+            # The store can't have such a key.
             continue
     return set(partition_column(pa.array(record_keys_found, pa.binary()), metadata.shards).tolist())

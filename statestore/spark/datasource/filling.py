@@ -1,4 +1,4 @@
-"""Fills shards of a new state from placed rows, in one task, and checks what was written by reading it back."""
+"""Fills shards of a new state from placed rows, in one task, and checks them by reading them back."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PlacedRow(NamedTuple):
 
 
 def fill_shards(made: NewState, batches: Iterable[pa.RecordBatch]) -> list[FilledShard]:
-    """Write rows of the shape PLACED; return what was written of each shard, once it reads back."""
+    """Write rows of the schema PLACED; return what was written of each shard, after reading it back."""
     require_work_dir(made.work_dir)
     filling = made.filling()
     stores = {spec.name: spec for spec in made.metadata.stores}
@@ -61,7 +61,7 @@ def _groups(batch: pa.RecordBatch) -> Iterator[tuple[int, str, pa.RecordBatch]]:
 
 
 def _stored(store_format: StoreFormat, rows: pa.RecordBatch) -> list[bytes]:
-    """Return the values of rows of PLACED as they are stored."""
+    """Return the values of PLACED rows as they are stored."""
     values, timestamps_ms, header_bytes = (rows.column(name) for name in ("value", "timestamp_ms", "headers"))
     if store_format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
         stored: list[bytes] = join_columns(values, timestamps_ms, header_bytes).to_pylist()
@@ -82,10 +82,10 @@ def _entries_of(spec: StoreSpec) -> _Entries:
 
 
 class _Entries:
-    """The entries of one store in one shard, each for itself."""
+    """The entries of one store in one shard, independent of each other."""
 
     _sequence = 0
-    """Of the last duplicate: counted for all windows together, as the store does."""
+    """The number of the last duplicate, counted over all windows, as the store does."""
 
     def __init__(self, spec: StoreSpec) -> None:
         self._spec = spec
@@ -96,9 +96,9 @@ class _Entries:
         self._oldest_key = b""
 
     def writes(self, rows: pa.RecordBatch) -> Iterator[LogicalWrite]:
-        """Yield the writes that make entries of rows that were checked."""
+        """Yield the writes of checked rows."""
         if self._segment_time is None:
-            # Without times the key is the one that is logged, and nothing expires: nothing to do row by row.
+            # Without times the stored key is the logged one, and nothing expires: nothing to do row by row.
             keys, stored = rows.column("key").to_pylist(), _stored(self._spec.format, rows)
             return map(logical_write, zip(keys, stored, repeat(None)))
         return self._timed_writes(_placed_rows(self._spec.format, rows))
@@ -113,11 +113,11 @@ class _Entries:
         self._sequence = sequence
 
     def last_writes(self) -> Iterator[LogicalWrite]:
-        """Yield what is to be written after the last row."""
+        """Yield the writes after the last row."""
         return iter(())
 
     def _stand(self, rows: list[PlacedRow]) -> None:
-        """Note the first time by which one of some entries stands in a segment."""
+        """Keep the earliest time that places an entry in a segment, with its key."""
         assert self._segment_time is not None  # the kind has times
         times_ms = [time_ms for time_ms in map(self._segment_time, rows) if time_ms is not None]
         oldest_ms = min(times_ms, default=None)
@@ -132,8 +132,8 @@ class _Entries:
         if self._oldest_ms is not None and self._oldest_ms // interval_ms < first_live:
             assert self._layout.segment_time_column is not None  # there is an oldest one
             problem = (
-                f"stands at {self._oldest_ms}, which the store would have forgotten: its latest entry in the shard is "
-                f"of {stream_time_ms}, and it keeps what is {retention_ms} ms older. Leave out such rows"
+                f"is of {self._oldest_ms}, which the store would have forgotten: its latest entry in the shard is of "
+                f"{stream_time_ms}, and it retains {retention_ms} ms. Leave out such rows"
             )
             raise self._wrong(self._oldest_key, self._layout.segment_time_column, problem)
 
@@ -142,7 +142,7 @@ class _Entries:
 
 
 class _Versions(_Entries):
-    """Versions of keys, in order of key and start. Where one ends that none follows, a tombstone stands."""
+    """Versions in order of key and start. A tombstone ends a version that no other follows at once."""
 
     def __init__(self, spec: StoreSpec) -> None:
         super().__init__(spec)
@@ -165,8 +165,8 @@ class _Versions(_Entries):
         assert before.start_ms is not None  # both were checked when the rows were placed
         assert row.start_ms is not None
         if (row.key, row.start_ms) < (before.key, before.start_ms):
-            problem = "comes too late: versions must come in order of key and start. Use write_initial_state(), which "
-            raise self._wrong(row.key, "start_ms", f"{problem}sees to that")
+            problem = "comes too late: versions must come in order of key and start. write_initial_state() sorts them"
+            raise self._wrong(row.key, "start_ms", problem)
         if row.key != before.key:
             yield from _end_of(before)
         elif before.end_ms is None or row.start_ms < before.end_ms:

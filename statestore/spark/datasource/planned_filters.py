@@ -1,8 +1,8 @@
-"""Remembers with which filters a DataFrame was planned first, among the processes that plan reads.
+"""Remembers the filters with which a DataFrame was first planned, across the processes that plan reads.
 
-Spark keeps one read function for all that is made of one `load()`, and plans each use in a process of its own, on the
-machine of the driver; with Spark Connect, of the server. They know of each other by a file for each DataFrame, in the
-user's temporary directory there.
+Spark keeps one read function for everything derived from one `load()`, and plans each use in a process of its own on
+the driver's machine (with Spark Connect, the server's). The processes share a file for each DataFrame, in the user's
+temporary directory there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def check_filters(dataframe: str, filters: str) -> None:
 
 
 def _first_of(dataframe: str, planned: dict[str, str]) -> dict[str, str]:
-    """Return what was planned first of a DataFrame, of as many as are remembered; `planned` if nothing was."""
+    """Return how a DataFrame was planned first; `planned` if it is new, or forgotten after ten thousand others."""
     directory = os.path.join(private_directory(), _DIRECTORY)
     os.makedirs(directory, exist_ok=True)
     path = os.path.join(directory, path_part(dataframe))
@@ -40,7 +40,7 @@ def _first_of(dataframe: str, planned: dict[str, str]) -> dict[str, str]:
     with open(partial, "x", encoding="utf-8") as file:
         json.dump(planned, file)
     try:
-        os.link(partial, path)  # whole, and only if nobody else was first
+        os.link(partial, path)  # the whole file, and only if nobody was first
     except FileExistsError:
         with open(path, encoding="utf-8") as file:
             first: dict[str, str] = json.load(file)
@@ -62,5 +62,5 @@ def _forget_the_oldest(directory: str) -> None:
 def _written_ns(path: str) -> int:
     try:
         return os.stat(path).st_mtime_ns
-    except FileNotFoundError:  # of a process that has just ended
+    except FileNotFoundError:  # another process has just deleted it
         return 0

@@ -1,4 +1,4 @@
-"""What the columns key and value are shown as: bytes, or what a standard serde reads of them."""
+"""How the columns key and value are shown: as bytes, or as a standard serde reads them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from statestore.spark.spark_versions import filters
 BYTES: Final = "bytes"
 _EQUALITIES: Final = (filters.EqualTo, filters.EqualNullSafe, filters.In)
 _WRITTEN_ONE_WAY: Final = ("string", "int32", "int64", "boolean")
-"""Encodings in which values are equal exactly if their bytes are, which -0.0 and 0.0 are not, and JSON is not."""
+"""Encodings in which values are equal exactly if their bytes are; not double, with -0.0 and 0.0, and not JSON."""
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,17 @@ class ReadAs:
 
     @classmethod
     def of(cls, key: str | Serde[Any] | None, value: str | Serde[Any] | None) -> ReadAs:
-        """Return what serdes, or their names, say; None is bytes. Raises ValueError for any but the standard ones."""
+        """Return the names of standard serdes; None is bytes. Raises ValueError for any other serde."""
         return cls(*(BYTES if each is None else standard_serde(each).name for each in (key, value)))
 
     def schema(self, of_bytes: pa.Schema) -> pa.Schema:
-        """Return the schema that rows have of which `of_bytes` is the one with bytes."""
+        """Return the schema of rows whose schema with bytes is `of_bytes`."""
         return pa.schema(
             [each.with_type(self._columns(each.name).type) if self._reads(each.name) else each for each in of_bytes]
         )
 
     def read(self, rows: pa.RecordBatch, store: str) -> pa.RecordBatch:
-        """Return rows of bytes as `schema` has them. Raises DataSourceOptionError for bytes that no serde wrote."""
+        """Return rows of bytes in `schema`. Raises DataSourceOptionError for bytes that the serde can't read."""
         if self == AS_BYTES:
             return rows
         schema = self.schema(rows.schema)
@@ -49,13 +49,13 @@ class ReadAs:
             except DeserializationError as cause:
                 raise DataSourceOptionError(
                     f"{name}As",
-                    f"is {getattr(self, name)}, and store {store!r} has a {name} that is none ({cause}). Leave the "
+                    f"is {getattr(self, name)}, but store {store!r} has a {name} that is not ({cause}): leave the "
                     "option out to see bytes",
                 ) from cause
         return pa.record_batch([columns[field.name] for field in schema], schema=schema)
 
     def key_bytes(self, kind: type[filters.Filter], values: Sequence[Any]) -> list[bytes | None] | None:
-        """Return the bytes of keys that a filter compares with; None if only Spark knows what it means."""
+        """Return the bytes of the keys in a filter; None if only Spark can compare them."""
         if self.key == BYTES:
             return list(values) if all(each is None or isinstance(each, bytes) for each in values) else None
         if kind not in _EQUALITIES or self.key not in _WRITTEN_ONE_WAY:

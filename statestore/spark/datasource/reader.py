@@ -1,7 +1,7 @@
 """Reads committed state back from the durable location, as a batch DataFrame.
 
-What is committed stands in Spark's checkpoint: the commit pointers are read from there, and each shard is restored from
-the state location in a task of its own. The running query is not disturbed. With Spark Connect, the server does it all.
+The commit pointers come from Spark's checkpoint, and each shard is restored from the state location in a task of its
+own. A running query is not disturbed. With Spark Connect, the server does everything.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ def read_store(
     key_serde: str | Serde[Any] | None = None,
     value_serde: str | Serde[Any] | None = None,
 ) -> DataFrame:
-    """Return the committed entries of `store`, one row each, in no set order; columns as `headerstate` has them.
+    """Return the committed entries of `store`, one row each, in no set order, with the columns of `headerstate`.
 
-    What is committed is found when this is called. `version` is the number of batches that have changed the shard. Keys
-    and values are the serialized bytes, or what `key_serde` and `value_serde` read of them: standard serdes or their
-    names, as `Serdes.string()` or "int64"; "json" is its text. Bytes that are not so end the query. `start_ms` and
+    The call itself finds out what is committed. `version` is the number of batches that have changed the shard. Keys
+    and values are the serialized bytes, or as `key_serde` and `value_serde` read them: standard serdes or their names,
+    such as `Serdes.string()` or "int64"; "json" is its text. Bytes that these can't read end the query. `start_ms` and
     `end_ms` are those of a window or session, or from when and until when a version of a versioned store is valid; null
     for key-value stores, and for the end of the latest version. Timestamp and headers are null if the store's format
-    has none. Of a global store, of which every shard holds all, each row is there once.
+    has none. A global store, which every shard holds, has each row once.
 
-    With a `header_converter` (one, its name, or properties of Kafka Connect) there is one column more, `typed_headers`:
-    what each header is, as `header_functions.typed_headers` says it. `headers` stay bytes, for `header_typed`.
+    With a `header_converter` (one, its name, or properties of Kafka Connect) there is one more column, `typed_headers`,
+    as `header_functions.typed_headers` makes it. `headers` stay bytes, for `header_typed`.
 
     `live_at_ms` leaves out the entries that have expired at that time, by a time to live or a header, in milliseconds
-    since the epoch, on the store's own clock; None shows all that is stored, also what waits to be deleted.
+    since the epoch, on the store's own clock; None shows all entries, even those that wait to be deleted.
 
     Raises RecoveryError or StatePointersError if there is no state, and ValueError if it has no such store, or one in
     which nothing expires, and for a serde of your own.
@@ -77,7 +77,7 @@ def read_store(
     entries = spark.createDataFrame(rows, "pointer string").repartition(len(rows)).mapInArrow(read, scan.schema)
     if header_converter is None:
         return entries
-    # Every Python worker of a query imports this module, and few queries have typed headers.
+    # Every Python worker of a query imports this module, but few queries have typed headers.
     from statestore.spark.header_functions import typed_headers
 
     return entries.withColumn("typed_headers", typed_headers("headers", converter=header_converter))

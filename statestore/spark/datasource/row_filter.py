@@ -1,7 +1,7 @@
-"""Which entries of a store are asked for: Spark's filters, as conditions that are applied to Arrow columns.
+"""Spark's filters, as conditions on Arrow columns of a store's entries.
 
-A condition selects what Spark's filter selects, row for row, null included. Beside that, conditions say which keys,
-times and shards there is no need to look at.
+A condition selects exactly the rows that Spark's filter selects, null included. Conditions also say which keys, times
+and shards need not be read.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Condition:
     column: str
     filter: type[filters.Filter]
     value: Any = None
-    """What is compared with, a list of it for In."""
+    """What the column is compared with; a list for In."""
     negated: bool = False
 
     def mask(self, column: pa.Array) -> pa.BooleanArray:
-        """Return for each row whether the condition holds; null, as in SQL, where that can't be said."""
+        """Return for each row whether the condition holds; null where SQL says null."""
         found = self._mask(column)
         return pc.invert(found) if self.negated else found
 
@@ -56,14 +56,14 @@ class Condition:
         if self.filter is filters.In:
             listed = [value for value in self.value if value is not None]
             found = pc.is_in(column, value_set=pa.array(listed, column.type))
-            # A null may or may not be any of them, and a value that is not found may be the null.
+            # A null may equal any of them, and a value that is not found may equal a null among them.
             known = found if len(listed) < len(self.value) else pa.repeat(True, len(column))
             return pc.if_else(pc.and_(pc.is_valid(column), known), found, pa.scalar(None, pa.bool_()))
         return _COMPARISONS[self.filter](column, pa.scalar(self.value, column.type))
 
 
 def condition_of(asked: filters.Filter, read_as: ReadAs = AS_BYTES) -> Condition | None:
-    """Return the condition that a filter is, None if it is not known here. Keys are compared as bytes."""
+    """Return a filter as a condition; None if that is not possible. Keys are compared as bytes."""
     if isinstance(asked, filters.Not):
         inner = condition_of(asked.child, read_as)
         return None if inner is None else replace(inner, negated=not inner.negated)
@@ -78,14 +78,13 @@ def condition_of(asked: filters.Filter, read_as: ReadAs = AS_BYTES) -> Condition
         return None
     value = getattr(asked, "value", None)
     values = list(value or ()) if kind is filters.In else [value]
-    known = read_as.key_bytes(kind, values) if column in _BYTES else _integers(values)
+    if column in _BYTES:
+        known: list[Any] | None = read_as.key_bytes(kind, values)
+    else:
+        known = values if all(each is None or type(each) is int for each in values) else None
     if known is None:
         return None
     return Condition(column, kind, known if kind is filters.In else known[0])
-
-
-def _integers(values: list[Any]) -> list[int | None] | None:
-    return values if all(each is None or type(each) is int for each in values) else None
 
 
 @dataclass(frozen=True)
@@ -95,19 +94,19 @@ class RowFilter:
     conditions: tuple[Condition, ...] = ()
 
     def kept(self, columns: Mapping[str, pa.Array]) -> pa.BooleanArray | None:
-        """Return which rows the conditions on these columns keep; None if there are none on them."""
+        """Return which rows the conditions on these columns keep; None if no condition is on them."""
         masks = [each.mask(columns[each.column]) for each in self.conditions if each.column in columns]
         return pc.fill_null(reduce(pc.and_kleene, masks), False) if masks else None
 
     def shards(self, numbers: Iterable[int]) -> list[int]:
-        """Return which of these shards are asked for."""
+        """Return the shards that pass."""
         column = pa.array(numbers, pa.int32())
         kept = self.kept({"shard": column})
         found: list[int] = (column if kept is None else column.filter(kept)).to_pylist()
         return found
 
     def keys(self) -> list[bytes] | None:
-        """Return, in order, the only keys that can be asked for; None if those are not listed."""
+        """Return, in order, the only keys that can pass; None if the conditions don't list them."""
         listed = [
             set(each.value) if each.filter is filters.In else {each.value}
             for each in self._positive("key", filters.EqualTo, filters.In)
@@ -120,13 +119,13 @@ class RowFilter:
         return found
 
     def key_bounds(self) -> tuple[bytes | None, bytes | None]:
-        """Return between which keys, both inclusive, all stand that are asked for; None is open."""
+        """Return bounds, both inclusive, of all keys that can pass; None is open."""
         lows = [each.value for each in self._positive("key", filters.GreaterThan, filters.GreaterThanOrEqual)]
         highs = [each.value for each in self._positive("key", filters.LessThan, filters.LessThanOrEqual)]
         return max(lows, default=None), min(highs, default=None)
 
     def time_bounds(self, column: str) -> tuple[int, int]:
-        """Return between which times in a column, both inclusive, all stand that are asked for."""
+        """Return bounds, both inclusive, of all times in a column that can pass."""
         low, high = ALL_TIMES
         for each in self._positive(column, *_COMPARISONS, filters.In):
             values: Sequence[int] = (
@@ -139,7 +138,7 @@ class RowFilter:
         return low, high
 
     def bounds(self) -> EntryBounds:
-        """Return what is true of all entries that are asked for, whatever else the conditions say."""
+        """Return bounds that all entries that pass lie within; not all that lie within them pass."""
         first_key, last_key = self.key_bounds()
         return EntryBounds(
             self.keys(),
@@ -152,14 +151,14 @@ class RowFilter:
         )
 
     def needs_value(self, column: str) -> bool:
-        """Return whether only rows are asked for that have something in `column`."""
+        """Return whether only rows with a value in `column` can pass."""
         return (
             bool(self._positive(column, *_COMPARISONS, filters.In))
             or Condition(column, filters.IsNotNull) in self.conditions
         )
 
     def _positive(self, column: str, *kinds: type[filters.Filter]) -> list[Condition]:
-        """Return the conditions of these kinds with a value, of which none is negated."""
+        """Return the conditions of these kinds that have a value and are not negated."""
         return [
             each
             for each in self.conditions
@@ -168,4 +167,3 @@ class RowFilter:
 
 
 EVERY_ROW: Final = RowFilter()
-"""Asks for all rows."""

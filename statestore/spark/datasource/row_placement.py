@@ -1,7 +1,7 @@
-"""Rows that a new state is to be made of: checked, and each in the shard that it belongs to. Vectorised over Arrow.
+"""Checks the rows for a new state, and finds each row's shard. Vectorised over Arrow.
 
-Rows have the columns that a read of a store gives, as far as its kind and format have them; `shard` and `version` of
-such a read are not looked at, but where records are placed by partition: then `shard` says which shard a row is of.
+Rows have the columns of a read, as far as the store's kind and format have them. `version` is ignored, and so is
+`shard`, except where records are placed by partition: there it says which shard a row belongs to.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from statestore.spark.shards.schema import check_column_type, spark_schema, spar
 _ROWS: Final = pa.schema([pa.field("shard", pa.int32()), pa.field("store", pa.string()), *ENTRY_FIELDS])
 _HEADERS: Final = _ROWS.get_field_index("headers")
 PLACED: Final = _ROWS.set(_HEADERS, pa.field("headers", pa.binary()))
-"""Headers are header bytes: as lists they would be what costs most in a shuffle."""
+"""Headers are header bytes: lists would cost more in a shuffle than all other columns."""
 PLACED_SCHEMA: Final = spark_schema(PLACED)
 SHARD_BLOBS: Final = pa.schema([pa.field("shard", pa.int32()), pa.field(BLOB, pa.binary())])
 SHARD_BLOBS_SCHEMA: Final = spark_schema(SHARD_BLOBS)
@@ -38,14 +38,14 @@ _COLUMN_TYPES: Final = {"version": spark_type(pa.int64()), **{field.name: spark_
 
 
 def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of PLACED that `RowPlacement.packed` packed."""
+    """Yield the PLACED rows in blobs of `RowPlacement.packed`."""
     for batch in batches:
         for blob in batch.column(BLOB):
             yield from decode_blob(blob.as_buffer())
 
 
 def check_row_columns(schema: StructType, stores: Sequence[StoreSpec], shard_by: str) -> None:
-    """Raise InputSchemaError unless rows with these columns can be entries of the stores."""
+    """Raise InputSchemaError unless rows with these columns can become entries of the stores."""
     needed = {"key", "value"}
     if len(stores) > 1:
         needed.add("store")
@@ -56,7 +56,7 @@ def check_row_columns(schema: StructType, stores: Sequence[StoreSpec], shard_by:
         needed |= set(LAYOUTS[spec.kind].row_columns)
     for name in sorted(needed):
         if name not in schema.names:
-            raise InputSchemaError(name, f"is missing; a state of these stores is made of {sorted(needed)}")
+            raise InputSchemaError(name, f"is missing; a state of these stores needs {sorted(needed)}")
     for field in schema.fields:
         if field.name not in _COLUMN_TYPES:
             raise InputSchemaError(field.name, f"is not one of {', '.join(_COLUMN_TYPES)}: drop it")
@@ -65,7 +65,7 @@ def check_row_columns(schema: StructType, stores: Sequence[StoreSpec], shard_by:
 
 @dataclass(frozen=True)
 class RowPlacement:
-    """Brings rows into the shape of PLACED. Runs as a mapInArrow function, or in the task that writes them."""
+    """Brings rows into the schema PLACED. Runs as a mapInArrow function, or in the task that writes them."""
 
     stores: tuple[StoreSpec, ...]
     shards: int
@@ -78,7 +78,7 @@ class RowPlacement:
                 yield self._placed(batch)
 
     def packed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows as `unpacked` takes them: many of a shard in a blob, in no order of note."""
+        """Yield the rows for `unpacked`: many of a shard in a blob, in no particular order."""
         for placed in self(batches):
             for shard, rows in by_shard(placed, placed.column("shard").to_numpy()):
                 blobs = [encode_blob([piece]) for piece in pieces(rows)]
@@ -142,7 +142,7 @@ def _check_entries(spec: StoreSpec, rows: pa.RecordBatch) -> None:
 
 
 def _without_header_key(rows: pa.RecordBatch) -> pa.BooleanArray:
-    """Return for each row whether one of its headers is null, or has no key."""
+    """Return for each row whether one of its headers is null or has no key."""
     headers = rows.column("headers")
     missing = pc.is_null(pc.struct_field(pc.list_flatten(headers), "key"))
     found = np.zeros(rows.num_rows, np.bool_)
@@ -156,7 +156,7 @@ def _refuse_no_room(spec: StoreSpec, column: str, rows: pa.RecordBatch, wrong: p
 
 
 def _refuse(store: str, column: str, rows: pa.RecordBatch, wrong: pa.BooleanArray, problem: str) -> None:
-    """Raise StateRowError for the first row that is `wrong`; null is not."""
+    """Raise StateRowError for the first row that is `wrong` (true, not null)."""
     if pc.any(wrong).as_py():
         row = rows.filter(wrong).slice(0, 1).to_pylist()[0]
         raise StateRowError(

@@ -1,7 +1,7 @@
-"""Makes initial state of a DataFrame: what a query starts from that has no state yet.
+"""Makes initial state from a DataFrame, for a query that has no state yet.
 
-The location is taken before anything is written, and becomes a state after all of it was read back. Whatever fails in
-between leaves nothing there that a query would start on, and that the next attempt does not clear away.
+The location is claimed before anything is written, and becomes a state after everything was read back. After a failure
+in between, no query would start on it, and the next attempt clears it.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _MADE_FROM: Final = "rows of a DataFrame"
 
 @dataclass(frozen=True)
 class InitialState:
-    """The state that was made: start a query on `location`, with as many shards and a new checkpoint."""
+    """The state that was made: start a query on `location`, with `shards` shards and a new checkpoint."""
 
     location: str
     state_id: str
     shards: int
     entries: Mapping[str, int]
-    """How many entries each store has; of versioned stores versions and the ends of those that none follows."""
+    """How many entries each store has; in versioned stores, versions and the ends of those that none follows."""
 
 
 def write_initial_state(
@@ -64,22 +64,22 @@ def write_initial_state(
     work_dir: str | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> InitialState:
-    """Make in an empty location a state of the rows of a batch DataFrame, from which a query can start.
+    """Turn the rows of a batch DataFrame into a state in an empty location, from which a query can start.
 
     Args:
-        rows: columns as a read of a store gives them: key and value (binary), timestamp_ms, headers, start_ms and
-            end_ms as far as the stores have them; of several stores, `store` says which a row is of. `shard` and
-            `version` are not looked at.
+        rows: columns as a read of a store has them: key and value (binary), timestamp_ms, headers, start_ms and end_ms
+            as far as the stores have them; with several stores, `store` names a row's store. `shard` and `version` are
+            ignored.
         location: path or URI of an empty location.
-        stores: builders, as the topology has them, or specs. Entries of a builder `with_expiry_header` whose format has
-            headers expire by it.
+        stores: builders, as the topology has them, or specs. If a builder is `with_expiry_header` and its format has
+            headers, its entries expire by that header.
         shards: how many parts the key space has; the query must have as many.
         shard_by: "key" if the keys of the stores (of windows and sessions without their times) are those of the records
-            that the query will read; "partition" if `shard` says which shard each row is of: the Kafka partition of its
-            records modulo `shards`.
+            that the query will read; "partition" if `shard` says which shard a row belongs to: the Kafka partition of
+            its records modulo `shards`.
         work_dir: directory on each executor with room for a shard, which is read back there; None means a temporary
             one.
-        memory_bytes: about how much a task holds in memory of what it writes.
+        memory_bytes: about how much unwritten data a task holds in memory.
 
     Raises InputSchemaError, TargetNotEmptyError, LocationNotWritableError, and ValueError for illegal arguments. Errors
     of rows (StateRowError) and of reading back (StateCheckError) reach the driver in the text of Spark's exception. The
@@ -121,12 +121,12 @@ def write_initial_state(
 
 
 def claim_state(made: NewState) -> None:
-    """Take the location of a state that is to be made of rows. Raises what `NewState.claim` raises."""
+    """Claim the location of a state that is to be made. Raises what `NewState.claim` raises."""
     NewState.claim(made.location, made.metadata, _MADE_FROM)
 
 
 def complete_state(made: NewState, pickled: list[bytes]) -> dict[str, int]:
-    """Make it a state of what tasks say they filled, unless it is one by now; return each store's count of entries."""
+    """Complete the state with the shards that tasks have filled, unless that was done; return entries by store."""
     filled = [shard for each in pickled for shard in pickle.loads(each)]
     found = read_metadata(made.location)
     if found is None or found.state_id != made.metadata.state_id:
@@ -135,7 +135,7 @@ def complete_state(made: NewState, pickled: list[bytes]) -> dict[str, int]:
 
 
 def _expiry_headers(stores: Iterable[StoreBuilder[Any] | StoreSpec]) -> dict[str, str]:
-    """Return the header by which entries of a store expire, of those whose rows can have it."""
+    """Return by store the header by which entries expire, for stores with headers."""
     return {
         store.name: store.time_to_live.header
         for store in stores
@@ -148,7 +148,7 @@ def _expiry_headers(stores: Iterable[StoreBuilder[Any] | StoreSpec]) -> dict[str
 
 @dataclass
 class FilledShards(WriterCommitMessage):
-    """What one task has written."""
+    """The shards that one task has written."""
 
     shards: list[FilledShard]
 
@@ -162,7 +162,7 @@ class StateWriter(DataSourceArrowWriter):
 
     @classmethod
     def begin(cls, options: Mapping[str, str], schema: StructType, overwrite: bool) -> StateWriter:
-        """Return the writer of a new state, whose location is taken. Raises as `NewState.claim`, and for options."""
+        """Claim a location; return its writer. Raises as `NewState.claim`, and DataSourceOptionError."""
         if overwrite:
             raise DataSourceOptionError("mode", "can't be overwrite: a state is made in an empty location, by append")
         asked = WriteOptions.of(options)
@@ -184,4 +184,4 @@ class StateWriter(DataSourceArrowWriter):
         self.made.complete(filled)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Leave what was written: it is no state, and goes when the location is taken the next time."""
+        """Do nothing: what was written is not a state, and the next claim of the location deletes it."""

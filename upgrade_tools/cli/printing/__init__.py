@@ -4,6 +4,5 @@ documents, entry_documents
                as JSON: reports, and entries
 entry_output, delta_listing, difference_output, inspect_report
                as lines and tables
-output, progress
-               stdout, stderr, bars
+output         stdout, stderr, progress bars
 """

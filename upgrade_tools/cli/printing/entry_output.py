@@ -11,8 +11,7 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, StoreTyp
 from statestore.format.byte_text import text_of
 from statestore.format.records.header_bytes import decode_headers
 from upgrade_tools.cli.printing.entry_documents import Document, document_of
-from upgrade_tools.cli.printing.output import json_text, printable
-from upgrade_tools.cli.printing.progress import entry_bar
+from upgrade_tools.cli.printing.output import entry_bar, json_text, printable
 from upgrade_tools.cli.selecting import checked_selection
 from upgrade_tools.rows.entry_encoding import AS_FOUND, EntryEncoding, shown
 from upgrade_tools.rows.selection import Found, Selection, select_entries

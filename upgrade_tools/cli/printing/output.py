@@ -1,10 +1,10 @@
-"""Where commands write to: results to stdout, progress and errors to stderr, so that a script can read the first."""
+"""Commands write results to stdout, progress and errors to stderr, so that a script can read stdout."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -16,47 +16,54 @@ from rich.progress import (
     ProgressColumn,
     SpinnerColumn,
     Task,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.text import Text
 
+from statestore.recovery.making.new_state import OnEntries
+from upgrade_tools.states.state import State
+
+_TOLD_EVERY = 1_000
+"""Entries: to report each would cost more than to read it."""
+
 
 def console_on(file: TextIO, width: int | None = None) -> Console:
-    """Return a console that prints names and keys as they are: `:id:` is no emoji."""
+    """Return a console that prints names and keys unchanged: `:id:` is not an emoji."""
     return Console(file=file, highlight=False, emoji=False, width=width)
 
 
 def results() -> Console:
-    """Return the console for results. Made anew, as tests and pipes change what stdout is."""
+    """Return a new console for results, since tests and pipes replace stdout."""
     return console_on(sys.stdout)
 
 
 def errors() -> Console:
-    """Return the console for everything that is no result."""
+    """Return the console for everything but results."""
     return console_on(sys.stderr)
 
 
 def print_json(document: Any) -> None:
-    """Print one document, as `--json` promises it: on a line of its own, nothing else on stdout."""
+    """Print one document in one line, as `--json` promises."""
     sys.stdout.write(json_text(document) + "\n")
 
 
 def json_text(document: Any) -> str:
-    """Return a document as JSON, in ASCII: names of files need not be text, and no terminal has all characters."""
+    """Return a document as JSON in ASCII: file names may not be text, and no terminal has all characters."""
     return json.dumps(document)
 
 
 def say(console: Console, line: str) -> None:
-    """Print one line, however long: its brackets are no markup, and what is not printable is escaped."""
+    """Print one line of any length, without markup; characters that are not printable are escaped."""
     console.print(printable(line), markup=False, soft_wrap=True)
 
 
 def printable(text: str) -> str:
-    """Return text for one line, which does nothing to a terminal: of a file's name or a header's key, which may be any.
+    """Return a text, such as a file's name or a header's key, in one line that is safe for a terminal.
 
-    What is not printable is escaped as Python does: control characters, ends of lines, bytes of names that are no text.
+    Escapes, as Python does, what is not printable: control characters, ends of lines, bytes that are not text.
     """
     if text.isprintable():
         return text
@@ -64,10 +71,10 @@ def printable(text: str) -> str:
 
 
 class _RateColumn(ProgressColumn):
-    """How many entries a second there are."""
+    """Entries a second."""
 
     def render(self, task: Task) -> Text:
-        """Return the rate, nothing before there is one."""
+        """Return the rate; an empty text before there is one."""
         return Text(f"{task.speed:,.0f}/s" if task.speed else "", style="progress.data.speed")
 
 
@@ -83,9 +90,62 @@ def progress_bar() -> Iterator[Progress]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    # Else what is printed meanwhile would go where the bar is, to stderr.
+    # Without redirect_stdout=False, results that are printed meanwhile would go to stderr, too.
     console = errors()
     with Progress(
         *columns, console=console, transient=True, redirect_stdout=False, disable=not console.is_terminal
     ) as progress:
         yield progress
+
+
+@contextmanager
+def entry_bar(
+    what: str, *states: State, opening: int | None = None, shown: bool = True
+) -> Iterator[Callable[[int], None]]:
+    """Hand out a function to call with counts of entries that were read. Shows a bar on terminals only.
+
+    If all entries of `states` are read, the bar estimates how many are left: those not opened yet are taken to be as
+    large as those opened so far. `opening` is how many parts, or databases, there are in all; None means all parts.
+    Without states, the bar shows no time left.
+    """
+    if not shown:
+        yield lambda entries: None
+        return
+    with progress_bar() as progress:
+        task = progress.add_task(what, total=None)
+        parts = sum(len(state.parts) for state in states) if opening is None else opening
+        opened: list[int] = []
+        pending = 0
+
+        def on_open(entries: int) -> None:
+            opened.append(entries)
+            progress.update(task, total=sum(opened) * max(1, parts / len(opened)))
+
+        def advance(entries: int) -> None:
+            nonlocal pending
+            pending += entries
+            if pending >= _TOLD_EVERY:
+                progress.advance(task, pending)
+                pending = 0
+
+        for state in states:
+            state.on_open = on_open
+        yield advance
+        progress.advance(task, pending)
+
+
+@contextmanager
+def phase_bars(entries: int | None, totals: Mapping[str, int] | None = None) -> Iterator[OnEntries]:
+    """Hand out a function to call with a phase and how many of its entries are done; each phase has its own bar.
+
+    Each phase goes through about `entries` entries, None if unknown; `totals` has better numbers for some phases.
+    """
+    with progress_bar() as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def advance(phase: str, done: int) -> None:
+            if phase not in tasks:
+                tasks[phase] = progress.add_task(phase, total=(totals or {}).get(phase, entries))
+            progress.advance(tasks[phase], done)
+
+        yield advance
