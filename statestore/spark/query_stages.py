@@ -15,7 +15,7 @@ from statestore.interception.chain import Chain
 from statestore.processor.stages import stages_of
 from statestore.processor.topology import Topology
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.metadata.state_metadata import ShardBy, read_metadata
+from statestore.recovery.metadata.state_metadata import ShardBy, stage_name, states_at
 from statestore.spark.sessions import on_server
 from statestore.spark.shards.lanes import Lanes
 
@@ -59,20 +59,11 @@ def query_stages(
         part = stage.topology.with_interceptors(chain)
         by = shard_by if number == 0 else ShardBy.KEY.value
         part.check_sharding(by)
-        room, lanes = (location, None) if len(stages) == 1 else (_room(location, number), Lanes.of(stage))
+        room, lanes = (location, None) if len(stages) == 1 else (location.below(stage_name(number)), Lanes.of(stage))
         made.append(QueryStage(number, part, room, by, lanes, is_last=number == len(stages) - 1))
     return tuple(made)
 
 
 def _recorded_stages(location: DurableLocation) -> int:
     """Return how many stages the state at a location has; 0 if there is none. The first is the last to be recorded."""
-    if read_metadata(location) is not None:
-        return 1
-    number = 0
-    while read_metadata(_room(location, number)) is not None:
-        number += 1
-    return number
-
-
-def _room(location: DurableLocation, number: int) -> DurableLocation:
-    return location.below(f"stage-{number}")
+    return len(states_at(location))

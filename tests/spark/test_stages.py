@@ -14,11 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from orders import kafka_row, write_rows
 from statestore import Serdes, Topology
 from statestore.dsl import Materialized, StreamsBuilder
-from statestore.errors import TopologyError
+from statestore.errors import RecoveryError, TopologyError
 from statestore.spark import batch_figures, read_store, stateful
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.interceptors import Stamp
 from tests.support.spark.queries import KAFKA_ROWS
+from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.location import LocationState
+from upgrade_tools.states.state import StateOptions
 
 pytestmark = pytest.mark.slow
 
@@ -177,16 +180,21 @@ def test_shards_count_each_word_once(spark: SparkSession, tmp_path: Path) -> Non
     weights: Counter[str] = Counter()
     for word, count in words.items():
         weights[str(len(word))] += count
-    for store, stage, wanted in (("counts", "stage-1", words), ("weights", "stage-2", weights)):
+    for store, wanted in (("counts", words), ("weights", weights)):
         kept = read_store(
             spark,
             store,
             checkpoint_location=tmp_path / "checkpoint",
-            state_location=query.state / stage,
+            state_location=query.state,
             key_serde="string",
             value_serde="int64",
         )
         assert {row.key: row.value for row in kept.collect()} == wanted
+        found = open_state(str(query.state), StateOptions(store=store))
+        assert isinstance(found, LocationState)
+        assert store in [spec.name for spec in found.metadata.stores]
+    with pytest.raises(RecoveryError, match=r"no store was named.*\(stage-0: known; stage-1: counts, known; stage-2"):
+        open_state(str(query.state))
     last: dict[str, int] = {}
     for outputs in query.found:
         for key, value, _, headers in outputs.get("counts", ()):

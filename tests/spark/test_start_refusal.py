@@ -51,10 +51,10 @@ def test_a_checkpoint_is_no_state_location(tmp_path: Path) -> None:
 
 def test_paths_where_nothing_is_are_said_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RecoveryError, match="there is no state, nor anything else: is the path right"):
-        state_in(DurableLocation(tmp_path / "nowhere"))
+        state_in(DurableLocation(tmp_path / "nowhere"), None)
     (tmp_path / "other").write_text("here")
     with pytest.raises(RecoveryError, match="there is no state; was the query started"):
-        state_in(DurableLocation(tmp_path))
+        state_in(DurableLocation(tmp_path), None)
     assert "there is nothing at" in (problem_of_checkpoint(tmp_path / "nowhere") or "")
     assert "there is no checkpoint at" in (problem_of_checkpoint(tmp_path) or "")
     assert problem_of_checkpoint("/nowhere", default_filesystem="hdfs://node") is None

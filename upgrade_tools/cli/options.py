@@ -18,9 +18,10 @@ from statestore.headers.expiry_header import EXPIRY_HEADER
 from statestore.recovery.commit.pointer import CommitPointer, parse_pointers
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.schemes import problem_of_checkpoint
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, states_at
 from upgrade_tools.cli.option_groups import OptionGroup
+from upgrade_tools.errors import UnknownLayoutError
 from upgrade_tools.states.detection import open_state
-from upgrade_tools.states.location import metadata_at
 from upgrade_tools.states.state import State, StateOptions
 
 _WHAT = "What to read"
@@ -196,7 +197,8 @@ def pointers_of_checkpoint(location: str, checkpoint: str, batch_id: int | None 
 
 def _refuse_missing(location: str, checkpoint: str) -> None:
     """Raise UnknownLayoutError or StatePointersError if one of both is not there: Spark takes long to find that out."""
-    metadata_at(DurableLocation(location))
+    if not states_at(DurableLocation(location)):
+        raise UnknownLayoutError(location, found=f"no {METADATA_NAME}")
     problem = problem_of_checkpoint(checkpoint)
     if problem is not None:
         raise StatePointersError(location, problem=problem)

@@ -13,7 +13,7 @@ from statestore.errors import FormatError
 from statestore.errors.new_state import DirectoryDamagedError, DirectoryNotAccessibleError
 from statestore.recovery.local.marker import files_digest, is_damaged, read_marker
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.metadata.state_metadata import read_metadata
+from statestore.recovery.metadata.state_metadata import state_with
 from upgrade_tools.errors import UnknownKindError, UnknownLayoutError
 from upgrade_tools.states.copy import CopyState
 from upgrade_tools.states.location import LocationState
@@ -44,9 +44,9 @@ def open_state(path: str, options: StateOptions | None = None) -> State:
             return found
     location = DurableLocation(path)
     # Outside of `accessible`: a remote one has errors of its own.
-    metadata = read_metadata(location)
-    if metadata is not None:
-        return LocationState(location, metadata, options)
+    state = state_with(location, options.store)
+    if state is not None:
+        return LocationState(*state, options)
     raise UnknownLayoutError(path, found="nothing that is known" if directory is None else _entries(directory))
 
 

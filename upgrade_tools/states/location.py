@@ -18,7 +18,7 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import open_shard
 from statestore.recovery.making.placement import record_keys
 from statestore.recovery.making.rescale import committed_pointers
-from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, state_with
 from statestore.recovery.shard_batch import ShardBatch
 from upgrade_tools.errors import UnknownLayoutError
 from upgrade_tools.states.copy import families_by_store
@@ -110,8 +110,11 @@ class LocationState(State):
 
 
 def metadata_at(location: DurableLocation) -> StateMetadata:
-    """Return the metadata of the state in a location. Raises UnknownLayoutError if there is none."""
-    metadata = read_metadata(location)
-    if metadata is None:
+    """Return the metadata of the state in a location.
+
+    Raises UnknownLayoutError if there is none, and RecoveryError if there are those of several stages.
+    """
+    found = state_with(location, None)
+    if found is None:
         raise UnknownLayoutError(str(location), found=f"no {METADATA_NAME}")
-    return metadata
+    return found[1]

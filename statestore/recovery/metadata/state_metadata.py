@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from statestore.bytestore.kinds.store_spec import StoreSpec, older_formats
 from statestore.bytestore.upgrades import is_downgrade, refuse_skipped_step
-from statestore.errors import FormatError, ShardCountChangedError, StoreFormatError, TopologyChangedError
+from statestore.errors import FormatError, RecoveryError, ShardCountChangedError, StoreFormatError, TopologyChangedError
 from statestore.errors.new_state import TooManyShardsError
 from statestore.errors.readable import shape_of
 from statestore.errors.state import CheckpointLocationError, DurableFileCorruptedError, StateUnfinishedError
@@ -155,6 +155,39 @@ def read_metadata(location: DurableLocation) -> StateMetadata | None:
     """Return the metadata of the state in `location`, None if there is no state yet."""
     data = location.read(METADATA_NAME, MAX_DOCUMENT_BYTES)
     return None if data is None else StateMetadata.from_json(data.to_pybytes(), location.path(METADATA_NAME))
+
+
+def stage_name(number: int) -> str:
+    """Return the directory of a stage, from 0 on, of a query that has several, below its state location."""
+    return f"stage-{number}"
+
+
+def states_at(location: DurableLocation) -> list[tuple[DurableLocation, StateMetadata]]:
+    """Return the states of a query's stages in their order; one is the location itself. Empty if there is no state."""
+    metadata = read_metadata(location)
+    if metadata is not None:
+        return [(location, metadata)]
+    found: list[tuple[DurableLocation, StateMetadata]] = []
+    while (metadata := read_metadata(stage := location.below(stage_name(len(found))))) is not None:
+        found.append((stage, metadata))
+    return found
+
+
+def state_with(location: DurableLocation, store: str | None) -> tuple[DurableLocation, StateMetadata] | None:
+    """Return the state at a location, and of several stages the one that has a store; None if there is no state.
+
+    Raises RecoveryError if there are stages, and no store is named or none has it.
+    """
+    found = states_at(location)
+    if len(found) < 2:
+        return found[0] if found else None
+    names = [[spec.name for spec in metadata.stores] for _, metadata in found]
+    for state, known in zip(found, names, strict=True):
+        if store in known:
+            return state
+    stages = "; ".join(f"{stage_name(number)}: {', '.join(known) or 'none'}" for number, known in enumerate(names))
+    asked = "no store was named" if store is None else f"none has a store {store!r}"
+    raise RecoveryError(str(location), f"the state has stages, and {asked}. Name a store, or a stage's path ({stages})")
 
 
 def agree_on_metadata(

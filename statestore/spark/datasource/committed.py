@@ -13,20 +13,20 @@ from statestore.recovery.commit.pointer import CommitPointer, initial_pointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.placement import record_keys
 from statestore.recovery.making.rescale import committed_pointers, where_it_began
-from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, METADATA_NAME, StateMetadata, read_metadata
+from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, METADATA_NAME, StateMetadata, state_with
 from statestore.spark.datasource.change_feed import ShardChanges, shard_changes
 from statestore.spark.datasource.checkpoint_service import CheckpointReader
 from statestore.spark.datasource.options import ReadOptions, pointers_of
 
 
-def state_in(location: DurableLocation) -> StateMetadata:
-    """Return the metadata of the state in `location`. Raises RecoveryError if there is none."""
-    metadata = read_metadata(location)
-    if metadata is None:
+def state_in(location: DurableLocation, store: str | None) -> tuple[DurableLocation, StateMetadata]:
+    """Return the state in `location`, and of several stages the one that has a store. Raises RecoveryError."""
+    found = state_with(location, store)
+    if found is None:
         is_empty = not location.entries("") and not location.directories("")
         hint = ", nor anything else: is the path right, and mounted on this machine?" if is_empty else ""
         raise RecoveryError(location.path(METADATA_NAME), f"there is no state{hint or '; was the query started?'}")
-    return metadata
+    return found
 
 
 def asked_store(metadata: StateMetadata, store: str | None) -> StoreSpec:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from posixpath import basename
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +61,9 @@ def read_store(
     """
     read_as = ReadAs.of(key_serde, value_serde)
     location = location_in(spark, state_location)
-    metadata = StateMetadata.from_json(on_server(spark, _metadata, location).encode(), str(location))
+    stage, recorded_metadata = on_server(spark, _state, location, store)
+    location = location.below(stage) if stage else location
+    metadata = StateMetadata.from_json(recorded_metadata.encode(), str(location))
     specs = {spec.name: spec for spec in metadata.stores}
     if store not in specs:
         raise ValueError(f"the state has no store {store!r}, only {sorted(specs)}")
@@ -83,8 +87,9 @@ def read_store(
     return entries.withColumn("typed_headers", typed_headers("headers", converter=header_converter))
 
 
-def _metadata(location: DurableLocation) -> str:
-    return state_in(location).to_json()
+def _state(location: DurableLocation, store: str) -> tuple[str, str]:
+    found, metadata = state_in(location, store)
+    return "" if found is location else basename(urlsplit(found.uri).path), metadata.to_json()
 
 
 def _committed(location: DurableLocation, metadata: StateMetadata, recorded: list[str]) -> list[str]:

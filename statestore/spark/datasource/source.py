@@ -103,8 +103,7 @@ class HeaderStateDataSource(DataSource):
         # Spark sends this data source to the executors, too, beside its reader.
         driver, self.driver = self.driver, UNREGISTERED
         dataframe = self._dataframe or uuid.uuid4().hex
-        location = DurableLocation(options.path)
-        metadata = state_in(location)
+        location, metadata = state_in(DurableLocation(options.path), options.store)
         spec = asked_store(metadata, options.store)
         if options.change_start_batch_id is not None:
             changes = ChangeScan(location, metadata, spec, options.include_headers, options.work_dir, options.read_as)
