@@ -1,20 +1,20 @@
 """Kafka Streams' DSL in Python, with headers: a StreamsBuilder whose `build` gives a Topology.
 
 streams_builder   where a program begins; kstream, ktable: what its steps return; branched_stream: branches
-functions         what users' functions take
-aggregates        streams that can be aggregated; grouped_table: tables that can; aggregations: what is kept of a key
-joins             of streams and tables; join_serdes: what their stores hold
-repartition       records divided anew by key; row_serde: values that are dicts
+functions         checks how many arguments users' functions take
+aggregates        streams that can be aggregated; grouped_table: tables that can; aggregations: what is kept per key
+joins             joins of streams and tables; join_serdes: what their stores hold
+repartition       repartition topics; row_serde: values that are dicts
 windows           which windows a record belongs to
-header_policy     what becomes of headers where records meet
+header_policy     how the headers of several records become those of one
 change            what flows between nodes of tables; column_types: in columns; windowed_serdes: windowed keys in topics
 materialized      where a table is kept; suppressed: when its changes go on
 table_plans       how tables are kept
 stream_graph      the nodes of a program until they become a topology, and their names
 processors        what runs: a module for each operator
 
-Imports `processor` and below; `spark` and `testing` import it. Nothing here runs by itself: what `build` returns is a
-topology of processors and stores like any other. Start at `streams_builder`.
+Imports `processor` and below; `spark` and `testing` import it. `build` returns an ordinary topology of processors and
+stores. Start at `streams_builder`.
 """
 
 from statestore.dsl.aggregates.aggregate import Aggregate

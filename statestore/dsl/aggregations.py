@@ -1,10 +1,11 @@
-"""Aggregations: what is kept of a key's records, what a record changes of it, and how columns of records do."""
+"""Aggregations: what is kept of a key's records, and what a record, or a column of records, changes of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
+from operator import add, sub
 from typing import Any, Final
 
 import numpy as np
@@ -20,11 +21,11 @@ _TEXTS: Final = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 
 
 def number_of(held: Any) -> Any:
-    """Return a number that JSON held. Raises InputError for anything else."""
+    """Return a number that was in JSON. Raises InputError for anything else."""
     if isinstance(held, str) and held in _TEXTS:
         return _TEXTS[held]
     if isinstance(held, bool) or not isinstance(held, (int, float)):
-        raise InputError(f"a number is needed, not {type(held).__name__}")
+        raise InputError(f"it needs a number, not {type(held).__name__}")
     return held
 
 
@@ -35,45 +36,42 @@ def in_json(number: Any) -> Any:
     return next(text for text, same in _TEXTS.items() if repr(same) == repr(number))
 
 
-_LARGEST: Final = 2**63 - 1
-
-
 @dataclass(frozen=True)
 class Aggregation:
-    """An initial value and a function of key, value and what there is. Travels to the executors."""
+    """An initial value, and functions that change it. Travels to the executors."""
 
     initializer: Callable[[], Any]
     aggregator: Callable[[Any, Any, Any], Any]
-    """Of key, value and what there is, which may be changed."""
+    """Of key, value and aggregate, which it may change."""
     value_serde: Serde[Any] | None = None
-    """How it is stored; None is not known."""
+    """How the aggregate is stored; None if unknown."""
     columns: ColumnAggregation | None = None
-    """What does the same to columns; None if there is no such thing."""
+    """What does the same to columns; None if nothing does."""
     needs_value: bool = False
-    """Whether records without a value are left out, also of windows."""
+    """Whether records without a value are dropped, also by windows."""
     merger: Callable[[Any, Any, Any], Any] | None = None
-    """Of key and the aggregates of two sessions that become one, the earlier one first; None is not known."""
+    """Of key and the aggregates of two sessions that become one, the earlier one first; None if unknown."""
     subtractor: Callable[[Any, Any, Any], Any] | None = None
-    """Of key, a value that is gone and what there is, which may be changed; None is not known."""
+    """Of key, a value that is gone, and aggregate, which it may change; None if unknown."""
 
     def in_columns(self, values: Serde[Any], aggregates: Serde[Any]) -> ColumnAggregation | None:
-        """Return what does it to columns, if values of the one serde can be aggregated so to those of the other."""
+        """Return what does it to columns, if it can with these serdes."""
         return self.columns if self.columns is not None and self.columns.takes(values, aggregates) else None
 
 
 @dataclass(frozen=True)
 class ColumnAggregation:
-    """What an aggregation makes of each row of a column: what there was before, with the rows of its key up to it."""
+    """Computes the running aggregate at each row of a column: of what was held, and the key's rows up to this one."""
 
     combine: str | None
-    """The function of numpy that combines two values; None if one of both is taken as it is."""
+    """The numpy function that combines two values; None to take one of them."""
     counts: bool = False
-    """Whether each row counts as 1, whatever its value."""
+    """Whether each row counts as 1 whatever its value."""
     keeps_first: bool = False
-    """Without `combine`: whether the first value stays, and not the last one."""
+    """Without `combine`: whether to take the first value instead of the last."""
 
     def takes(self, values: Serde[Any], aggregates: Serde[Any]) -> bool:
-        """Return whether values of the one serde can be aggregated in columns to those of the other."""
+        """Return whether columns of these values can be aggregated to these aggregates."""
         if values.columns is None or aggregates.columns is None:
             return False
         type_ = aggregates.columns.type
@@ -84,7 +82,7 @@ class ColumnAggregation:
         return is_widened or bool(type_ == values.columns.type and is_number)
 
     def run(self, groups: KeyGroups, values: pa.Array, before: pa.Array) -> pa.Array:
-        """Return the aggregate at each row; `before` has that of each key, null where there is none.
+        """Return the aggregate at each row; `before` has the one held of each key, null for none.
 
         Raises SerializationError for a sum that does not fit in 64 bits.
         """
@@ -101,24 +99,17 @@ class ColumnAggregation:
 
 
 def aggregates_of(found: Any, type_: pa.DataType) -> pa.Array:
-    """Return a column of aggregates. Raises SerializationError for one that does not fit in its type."""
+    """Return a column of aggregates. Raises SerializationError for one that its type can't hold."""
     try:
         return pa.array(found, type_)
     except (OverflowError, pa.ArrowInvalid) as cause:
         raise SerializationError(f"an aggregate does not fit in {type_}") from cause
 
 
-_COUNTED: Final = ColumnAggregation("add", counts=True)
-_ADDED: Final = ColumnAggregation("add")
-_LEAST: Final = ColumnAggregation("fmin")
-_GREATEST: Final = ColumnAggregation("fmax")
-_EARLIEST: Final = ColumnAggregation(None, keeps_first=True)
-_LATEST: Final = ColumnAggregation(None)
-
-
 def counting() -> Aggregation:
     """Return how many records there were. Kafka's count()."""
-    return Aggregation(_zero, _one_more, Serdes.int64(), _COUNTED, merger=_both, subtractor=_one_less)
+    columns = ColumnAggregation("add", counts=True)
+    return Aggregation(int, _one_more, Serdes.int64(), columns, merger=_both, subtractor=_one_less)
 
 
 def reducing(
@@ -126,36 +117,36 @@ def reducing(
     value_serde: Serde[Any] | None,
     subtractor: Callable[[Any, Any], Any] | None = None,
 ) -> Aggregation:
-    """Return what a function makes of the value so far and the next one; another takes one out. Kafka's reduce()."""
+    """Return what a function makes of the value so far and the next one; another subtracts. Kafka's reduce()."""
     reduced = _Reduced(reducer)
     subtracted = None if subtractor is None else _Reduced(subtractor)
-    return Aggregation(_nothing, reduced, value_serde, merger=reduced.merge, subtractor=subtracted)
+    return Aggregation(nothing, reduced, value_serde, merger=reduced.merge, subtractor=subtracted)
 
 
 def summing(value_serde: Serde[Any] | None) -> Aggregation:
     """Return the sum of the values, which are numbers; that of int32 is stored as int64."""
     kept = Serdes.int64() if value_serde == Serdes.int32() else value_serde
-    return replace(_ready_made(_sum, kept, _ADDED), subtractor=_Reduced(_difference))
+    return replace(_ready_made(add, kept, ColumnAggregation("add")), subtractor=_Reduced(sub))
 
 
 def least(value_serde: Serde[Any] | None) -> Aggregation:
     """Return the least of the values; NaN does not count."""
-    return _ready_made(_least, value_serde, _LEAST)
+    return _ready_made(_least, value_serde, ColumnAggregation("fmin"))
 
 
 def greatest(value_serde: Serde[Any] | None) -> Aggregation:
     """Return the greatest of the values; NaN does not count."""
-    return _ready_made(_greatest, value_serde, _GREATEST)
+    return _ready_made(_greatest, value_serde, ColumnAggregation("fmax"))
 
 
 def earliest(value_serde: Serde[Any] | None) -> Aggregation:
     """Return the value that came first."""
-    return _ready_made(_first, value_serde, _EARLIEST)
+    return _ready_made(_first, value_serde, ColumnAggregation(None, keeps_first=True))
 
 
 def latest(value_serde: Serde[Any] | None) -> Aggregation:
     """Return the value that came last."""
-    return _ready_made(_last, value_serde, _LATEST)
+    return _ready_made(_last, value_serde, ColumnAggregation(None))
 
 
 def collecting(limit: int) -> Aggregation:
@@ -166,23 +157,23 @@ def collecting(limit: int) -> Aggregation:
 
 
 def averaging() -> Aggregation:
-    """Return the sum of the values, and how many they are, in JSON."""
+    """Return the sum and the number of the values, in JSON."""
     return Aggregation(_nothing_yet, _added, Serdes.json(), needs_value=True, merger=_summed)
 
 
 def mean_of(sum_and_count: list[Any]) -> float | None:
-    """Return the mean that `averaging` has come to; None of no values."""
+    """Return the mean of what `averaging` keeps; None if there are no values."""
     total, count = sum_and_count
     return float(number_of(total) / count) if count else None
 
 
 def ranking(limit: int, by: Callable[[Any], Any] | None = None) -> Aggregation:
-    """Return the `limit` values that are greatest, greatest first; of equal ones the earlier.
+    """Return the `limit` greatest values, greatest first; of equal ones the earlier.
 
-    They are compared by what `by` makes of them. Raises ValueError for a limit below 1.
+    They are compared by what `by` returns for them. Raises ValueError for a limit below 1.
     """
     _check_limit(limit)
-    ranked = _Ranked(limit, by or _itself)
+    ranked = _Ranked(limit, by)
     return Aggregation(list, ranked, Serdes.json(), needs_value=True, merger=ranked.merge)
 
 
@@ -190,20 +181,12 @@ def _ready_made(
     reducer: Callable[[Any, Any], Any], value_serde: Serde[Any] | None, columns: ColumnAggregation
 ) -> Aggregation:
     reduced = _Reduced(reducer)
-    return Aggregation(_nothing, reduced, value_serde, columns, needs_value=True, merger=reduced.merge)
+    return Aggregation(nothing, reduced, value_serde, columns, needs_value=True, merger=reduced.merge)
 
 
 def _check_limit(limit: int) -> None:
     if type(limit) is not int or limit < 1:
         raise ValueError(f"limit must be a whole number, 1 or more, not {limit!r}")
-
-
-def _itself(value: Any) -> Any:
-    return value
-
-
-def _zero() -> int:
-    return 0
 
 
 def _nothing_yet() -> list[Any]:
@@ -224,7 +207,8 @@ def _both(key: Any, one: int, other: int) -> int:
     return one + other
 
 
-def _nothing() -> None:
+def nothing() -> None:
+    """Return None: what an aggregate begins with whose first value is taken as it is."""
     return None
 
 
@@ -234,14 +218,6 @@ def _one_more(key: Any, value: Any, count: int) -> int:
 
 def _one_less(key: Any, value: Any, count: int) -> int:
     return count - 1
-
-
-def _sum(total: Any, value: Any) -> Any:
-    return total + value
-
-
-def _difference(total: Any, value: Any) -> Any:
-    return total - value
 
 
 def _least(found: Any, value: Any) -> Any:
@@ -289,7 +265,7 @@ class _Collected:
 @dataclass(frozen=True)
 class _Ranked:
     limit: int
-    by: Callable[[Any], Any]
+    by: Callable[[Any], Any] | None
 
     def __call__(self, key: Any, value: Any, values: list[Any]) -> list[Any]:
         return self.merge(key, values, [value])
@@ -309,4 +285,4 @@ def _may_overflow(numbers: Any, start: Any, groups: KeyGroups) -> bool:
     largest, begun = (
         max(abs(int(column.min(initial=0))), abs(int(column.max(initial=0)))) for column in (numbers, start)
     )
-    return begun + largest * int(groups.counts.max(initial=0)) > _LARGEST
+    return begun + largest * int(groups.counts.max(initial=0)) >= 2**63

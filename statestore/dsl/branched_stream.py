@@ -18,11 +18,11 @@ _BRANCH = "KSTREAM-BRANCH-"
 
 
 class BranchedKStream(Generic[Stream]):
-    """Sends each record to the first branch whose predicate it meets; to none, if it meets none.
+    """Sends each record to the first branch whose predicate is true; to none if none is.
 
-    `name` is added to that of the split, and both together name the branch; a name of None is the number of the branch,
-    0 of the default. A `chain` is a function of the branch's stream: what it returns takes the stream's place among the
-    results; if that is None, there is none.
+    A branch is named by the name of the split followed by its own `name`; if that is None, by its number, which is 0
+    for the default. A `chain` is a function of the branch's stream: the stream that it returns replaces the branch's in
+    the result; if it returns None, the branch is not in the result.
     """
 
     def __init__(self, stage: Stage, make: Callable[[Stage], Stream], name: str | None) -> None:
@@ -40,9 +40,9 @@ class BranchedKStream(Generic[Stream]):
         name: str | None = None,
         chain: Callable[[Stream], Stream | None] | None = None,
     ) -> BranchedKStream[Stream]:
-        """Add a branch of the records for which a predicate of key and value is true, and which no earlier one has.
+        """Add a branch of the records for which this predicate of key and value is the first that is true.
 
-        Raises TopologyError for a name that is taken, and for a function that takes something else.
+        Raises TopologyError if the name is taken, or if the function does not take a key and a value.
         """
         test = of_key_and_value("branch()", predicate)
         self._branches.append((test, self._add(str(len(self._branches) + 1) if name is None else name, chain)))
@@ -53,10 +53,10 @@ class BranchedKStream(Generic[Stream]):
     ) -> dict[str, Stream]:
         """Add a branch of all other records, and return the stream of each branch by its name.
 
-        Raises TopologyError for a name that is taken, and if there is one already.
+        Raises TopologyError if the name is taken, or if there is a default branch already.
         """
         if self._default is not None:
-            raise TopologyError(f"{self._node!r} has a default branch, {self._default!r}: give it one")
+            raise TopologyError(f"{self._node!r} has a default branch, {self._default!r}: give it only one")
         self._default = self._add("0" if name is None else name, chain)
         return self.no_default_branch()
 
@@ -66,7 +66,7 @@ class BranchedKStream(Generic[Stream]):
 
     def _add(self, name: str, chain: Callable[[Stream], Stream | None] | None) -> str:
         graph, child = self._stage.graph, self._node + name
-        graph.new_name(child)  # Kafka takes a number, and does without it
+        graph.new_name(child)  # Kafka takes a number and does not use it
         graph.add(GraphNode(child, (self._node,), lambda: PassThrough))
         stream = self._make(self._stage._replace(node=child, in_columns=False))
         kept = stream if chain is None else chain(stream)

@@ -1,7 +1,7 @@
 """Change: what flows between the nodes of tables, and how it is written to a repartition topic.
 
-    change := old:bytes 00                                     the key had a value, which is gone or elsewhere
-            | new:bytes 01                                     the key has a value that was not there
+    change := old:bytes 00                                     the key lost its value, or it moved to another key
+            | new:bytes 01                                     the key had no value before
             | size:varint new:bytes[size] old:bytes 02         both
 
 Source: Kafka Streams' internals.Change and ChangedSerializer.
@@ -18,18 +18,18 @@ from statestore.format.varint import decode_varint, encode_varint
 
 
 class Change(NamedTuple):
-    """What became of a key of a table."""
+    """The change of one key of a table."""
 
     new: Any
-    """None if the key is gone."""
+    """None if the key was deleted."""
     old: Any = None
-    """None if the key was not there, or if nobody below asked for old values."""
+    """None if the key had no value, or if no step below asked for old values."""
     is_latest: bool = True
-    """Whether no version of the key is later; false only where a versioned table got a record out of order."""
+    """Whether no version of the key is later; False only if a versioned table got a record out of order."""
 
 
 def change_serde(values: Serde[Any]) -> Serde[Change]:
-    """Return how changes of such values are written: all but whether one is the latest."""
+    """Return the serde of changes of such values; it does not keep `is_latest`."""
     codec = _ChangeCodec(values)
     return Serdes.of_topics(f"change of {values.name}", codec.serialize, codec.deserialize)
 
@@ -39,11 +39,11 @@ class _ChangeCodec:
     values: Serde[Any]
 
     def serialize(self, topic: str | None, headers: Any, change: Change) -> bytes:
-        """Return its bytes. Raises ValueError for a change of nothing."""
+        """Return its bytes. Raises ValueError if there is neither a new nor an old value."""
         write = self.values.on_topic(topic).serialize
         if change.new is None:
             if change.old is None:
-                raise ValueError("a change has a new or an old value")
+                raise ValueError("a change must have a new or an old value, not None for both")
             return write(change.old, headers) + b"\0"
         new = write(change.new, headers)
         if change.old is None:
@@ -51,7 +51,7 @@ class _ChangeCodec:
         return encode_varint(len(new)) + new + write(change.old, headers) + b"\2"
 
     def deserialize(self, topic: str | None, headers: Any, data: bytes) -> Change:
-        """Return the change. Raises FormatError for bytes that are none."""
+        """Return the change. Raises FormatError for malformed bytes."""
         read = self.values.on_topic(topic).deserialize
         flag, held = data[-1:], data[:-1]
         if flag == b"\0":

@@ -1,4 +1,4 @@
-"""Windowed keys and changes as Arrow columns, whose rows are Windowed and Change again for who takes records."""
+"""Windowed keys and changes as Arrow columns, whose rows as Python objects are Windowed and Change."""
 
 from __future__ import annotations
 
@@ -13,69 +13,66 @@ from statestore.stores.iterator import Windowed
 
 
 class _WindowedScalar(pa.ExtensionScalar):  # type: ignore[misc]  # pyarrow has no types
-    def as_py(self, **options: Any) -> Windowed | None:
+    _row: type = Windowed
+
+    def as_py(self, **options: Any) -> Any:
         """Return the row."""
         row = None if self.value is None else self.value.as_py(**options)
-        return None if row is None else Windowed(**row)
+        return None if row is None else self._row(**row)
 
 
-class WindowedType(pa.ExtensionType):  # type: ignore[misc]
+class _ChangeScalar(_WindowedScalar):
+    _row = Change
+
+
+class _RowType(pa.ExtensionType):  # type: ignore[misc]
+    _scalar: type
+
+    def __init__(self, name: str, fields: dict[str, pa.DataType], *made_of: pa.DataType) -> None:
+        super().__init__(pa.struct(fields), name)
+        self._made_of = made_of
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._made_of
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        """Return nothing: the storage type has everything."""
+        return b""
+
+    def __arrow_ext_scalar_class__(self) -> type:
+        """Return the class of rows."""
+        return self._scalar
+
+    def column(self, *columns: pa.Array) -> pa.ExtensionArray:
+        """Return a column of this type from those of its fields."""
+        return pa.ExtensionArray.from_storage(self, pa.StructArray.from_arrays(columns, fields=list(self.storage_type)))
+
+
+class WindowedType(_RowType):
     """Keys with start and end of their windows, in milliseconds since the epoch."""
 
+    _scalar = _WindowedScalar
+
     def __init__(self, key: pa.DataType) -> None:
-        fields = [("key", key), ("start_ms", pa.int64()), ("end_ms", pa.int64())]
-        super().__init__(pa.struct(fields), "statestore.windowed")
-        self._made_of = (key,)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._made_of
-
-    def __arrow_ext_serialize__(self) -> bytes:
-        """Return nothing: the storage says it all."""
-        return b""
-
-    def __arrow_ext_scalar_class__(self) -> type[_WindowedScalar]:
-        """Return what rows are."""
-        return _WindowedScalar
+        fields = {"key": key, "start_ms": pa.int64(), "end_ms": pa.int64()}
+        super().__init__("statestore.windowed", fields, key)
 
 
-class _ChangeScalar(pa.ExtensionScalar):  # type: ignore[misc]  # pyarrow has no types
-    def as_py(self, **options: Any) -> Change | None:
-        """Return the row."""
-        row = None if self.value is None else self.value.as_py(**options)
-        return None if row is None else Change(**row)
-
-
-class ChangeType(pa.ExtensionType):  # type: ignore[misc]
+class ChangeType(_RowType):
     """New and old values of a table."""
 
+    _scalar = _ChangeScalar
+
     def __init__(self, value: pa.DataType, old: pa.DataType) -> None:
-        fields = [("new", value), ("old", old), ("is_latest", pa.bool_())]
-        super().__init__(pa.struct(fields), "statestore.change")
-        self._made_of = value, old
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._made_of
-
-    def __arrow_ext_serialize__(self) -> bytes:
-        """Return nothing: the storage says it all."""
-        return b""
-
-    def __arrow_ext_scalar_class__(self) -> type[_ChangeScalar]:
-        """Return what rows are."""
-        return _ChangeScalar
+        super().__init__("statestore.change", {"new": value, "old": old, "is_latest": pa.bool_()}, value, old)
 
 
 def windowed_column(keys: pa.Array, starts_ms: Integers, ends_ms: Integers) -> pa.ExtensionArray:
     """Return keys with their windows."""
-    type_ = WindowedType(keys.type)
-    columns = [keys, pa.array(starts_ms, pa.int64()), pa.array(ends_ms, pa.int64())]
-    return pa.ExtensionArray.from_storage(type_, pa.StructArray.from_arrays(columns, fields=list(type_.storage_type)))
+    return WindowedType(keys.type).column(keys, pa.array(starts_ms, pa.int64()), pa.array(ends_ms, pa.int64()))
 
 
 def change_column(new: pa.Array, old: pa.Array | None) -> pa.ExtensionArray:
-    """Return changes; `old` of None is not known."""
+    """Return changes; an `old` of None is unknown."""
     old = pa.nulls(len(new)) if old is None else old
-    type_ = ChangeType(new.type, old.type)
-    columns = [new, old, pa.array(np.ones(len(new), np.bool_))]
-    return pa.ExtensionArray.from_storage(type_, pa.StructArray.from_arrays(columns, fields=list(type_.storage_type)))
+    return ChangeType(new.type, old.type).column(new, old, pa.array(np.ones(len(new), np.bool_)))

@@ -1,4 +1,4 @@
-"""Users' functions: what they take is looked at when a program is built, not at its first record."""
+"""Users' functions: how many arguments they take is checked when a program is built, not at its first record."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ AnyFunction = TypeVar("AnyFunction", bound=Function)
 
 
 def of_key_and_value(what: str, function: AnyFunction) -> AnyFunction:
-    """Return a function that takes these. Raises TopologyError for another one."""
+    """Return the function. Raises TopologyError unless it takes a key and a value."""
     return checked(what, function, "key", "value")
 
 
 def checked(what: str, function: AnyFunction, *parameters: str) -> AnyFunction:
-    """Return a function that takes these. Raises TopologyError for another one."""
+    """Return the function. Raises TopologyError unless it takes as many arguments."""
     if not _takes(function, len(parameters)):
         raise _refusal(what, function, parameters)
     return function
 
 
 def of_key_and(what: str, function: Function, *parameters: str) -> Function:
-    """Return a function of a key and these, of one that takes them with the key or without.
+    """Return a function of a key and these parameters, given one that takes them with or without the key.
 
-    One that can be called both ways gets no key. Raises TopologyError for any other. Source: ValueMapperWithKey,
+    A function that can be called both ways gets no key. Raises TopologyError for any other. Source: ValueMapperWithKey,
     ValueJoinerWithKey.
     """
     if _takes(function, len(parameters)):
@@ -38,7 +38,7 @@ def of_key_and(what: str, function: Function, *parameters: str) -> Function:
 
 
 class _WithoutKey:
-    """A function of a key and what else there is, which looks at the key no further."""
+    """A function that ignores the key it is given."""
 
     def __init__(self, function: Function) -> None:
         self._function = function
@@ -48,12 +48,12 @@ class _WithoutKey:
 
 
 def _takes(function: Any, count: int) -> bool:
-    """Return whether something can be called with so many values; so it is taken to be where Python can't tell."""
+    """Return whether something can be called with so many arguments; True if Python can't tell."""
     try:
         inspect.signature(function).bind(*[None] * count)
-    except TypeError:  # also of what is no function
+    except TypeError:  # it takes others, or is not callable
         return False
-    except ValueError:  # as of str and max
+    except ValueError:  # it has no signature, such as str and max
         return True
     return True
 

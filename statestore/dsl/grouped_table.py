@@ -20,18 +20,18 @@ from statestore.dsl.table_plans import KeptTable
 from statestore.processor.processor import ProcessorSupplier
 
 Table = TypeVar("Table")
-"""The class of tables: they are grouped, and groups become tables, so neither can import the other."""
+"""The class of tables: tables make groups and groups make tables, so one can't import the other."""
 
 _AGGREGATE: Final = "KTABLE-AGGREGATE-"
 _REDUCE: Final = "KTABLE-REDUCE-"
 
 
 class KGroupedTable(Staged, Generic[Table]):
-    """The values of a table by another key, to be aggregated: a value that changes or goes is taken out again.
+    """The values of a table by another key, to be aggregated: a value that changes or is deleted is subtracted again.
 
-    Changes go through a repartition topic: that of `name`, which all aggregates read, else each has its own, called by
-    its store. Of every method: `headers` says what becomes of the headers of the changes that are aggregated, those
-    that take a value out too; `materialized` where the table is kept; `name` is that of its node.
+    Changes go through a repartition topic: with a `name`, all aggregates share the topic of that name; without, each
+    has its own, named after its store. In every method, `headers` says how the headers of the aggregated changes,
+    subtractions included, become one list; `materialized` says where the table is kept; `name` names its node.
     """
 
     def __init__(self, stage: Stage, make: Callable[[Stage, KeptTable], Table], name: str | None) -> None:
@@ -60,9 +60,9 @@ class KGroupedTable(Staged, Generic[Table]):
         headers: PolicyLike = "latest",
         name: str | None = None,
     ) -> Table:
-        """Return what functions of the value so far and another one make, when that one comes and when it goes.
+        """Return what functions of the value so far and another one return: one adds, one subtracts.
 
-        The first one is the value itself. Where `subtractor` returns None, nothing is left of the key.
+        The first value of a key is taken as it is. If `subtractor` returns None, the key is deleted.
         """
         checked("reduce()", adder, "old value", "new value")
         checked("reduce()", subtractor, "old value", "value that goes")
@@ -78,9 +78,9 @@ class KGroupedTable(Staged, Generic[Table]):
         headers: PolicyLike = "latest",
         name: str | None = None,
     ) -> Table:
-        """Return what functions of key, value and aggregate make, when a value comes and when it goes.
+        """Return what functions of key, value and aggregate return: one adds a value, one subtracts it.
 
-        They begin with what `initializer` returns. An aggregate of None is deleted.
+        An aggregate begins with what `initializer` returns. An aggregate of None is deleted.
         """
         checked("aggregate()", initializer)
         for function in (adder, subtractor):

@@ -1,4 +1,4 @@
-"""HeaderPolicy: what becomes of headers where an operator makes one record of several. Kafka Streams keeps none."""
+"""HeaderPolicy: how the headers of several records become those of one. Kafka Streams keeps none of them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ DEFAULT_MAX_COUNT: Final = 256
 """How many headers one entry may have."""
 
 HeaderMerger: TypeAlias = "Callable[[Headers, Headers], Headers | Iterable[tuple[str, bytes | None]]]"
-"""A function of what is there and of what comes, that returns what is to be there. It may change what it is given."""
+"""A function of the old and the new headers that returns those to keep. It may change its arguments."""
 
 _Pairs: TypeAlias = "list[tuple[str, bytes | None]]"
-
 
 _LATEST, _FIRST, _MERGE_DISTINCT, _APPEND, _NONE = _NAMES = "latest", "first", "merge_distinct", "append", "none"
 _FUNCTION = "a function"
@@ -34,12 +33,12 @@ class HeaderPolicy:
 
     latest           those of the record that came last, whatever its timestamp
     first            those of the record that the entry began with
-    merge_distinct   of all records, in order, each header once: the same key with another value is another header
-    append           of all records, in order, also those that were there already
-    none             none, as Kafka Streams has it
-    of(function)     what it returns of (old, new)
+    merge_distinct   those of all records, in order, each once: the same key with another value is another header
+    append           those of all records, in order, repetitions included
+    none             none, as in Kafka Streams
+    of(function)     what function(old, new) returns
 
-    `max_bytes` and `max_count` bound what is kept: of more, the first ones stay, and the rest is left out and counted.
+    `max_bytes` and `max_count` bound what is kept: the first headers that fit stay, the rest is dropped and counted.
     """
 
     way: str
@@ -49,7 +48,7 @@ class HeaderPolicy:
 
     @classmethod
     def of(cls, policy: PolicyLike) -> HeaderPolicy:
-        """Return the policy of a name or a function, or the one that is given. Raises ValueError for another name."""
+        """Return the policy of a name or a function; a policy is returned as it is. Raises ValueError otherwise."""
         if isinstance(policy, HeaderPolicy):
             return policy
         if callable(policy):
@@ -61,7 +60,7 @@ class HeaderPolicy:
         return cls(policy)
 
     def capped(self, *, max_bytes: int | None = None, max_count: int | None = None) -> HeaderPolicy:
-        """Return the policy with other bounds; None leaves one as it is. Raises ValueError for one below 0."""
+        """Return the policy with other bounds; None leaves one as it is. Raises ValueError for a bound below 0."""
         for name, bound in (("max_bytes", max_bytes), ("max_count", max_count)):
             if bound is not None and (type(bound) is not int or bound < 0):
                 raise ValueError(f"{name} must be a whole number, 0 or more, not {bound!r}")
@@ -73,7 +72,7 @@ class HeaderPolicy:
 
     @property
     def is_of_one_record(self) -> bool:
-        """Whether the headers are always those of one record, or none: then nothing is parsed."""
+        """Whether the headers are always those of one record, or none, so that nothing has to be parsed."""
         return self.way in (_LATEST, _FIRST, _NONE)
 
     @property
@@ -83,7 +82,7 @@ class HeaderPolicy:
 
     @property
     def keeps_first(self) -> bool:
-        """Whether what is there stays, and what comes is left out."""
+        """Whether the headers of the first record stay."""
         return self.way == _FIRST
 
     @property
@@ -92,7 +91,7 @@ class HeaderPolicy:
         return self.way == _NONE
 
     def fits_all(self, headers: pa.BinaryArray) -> bool:
-        """Return whether none of a column are too many or too large. Of few headers, nothing is looked at."""
+        """Return whether all headers in a column are within the bounds. Only large ones are looked into."""
         sizes = pc.binary_length(headers)
         if (pc.max(sizes).as_py() or 0) > self.max_bytes:
             return False
@@ -102,8 +101,8 @@ class HeaderPolicy:
     def merge(self, old: bytes | None, new: bytes) -> tuple[bytes, int]:
         """Return the bytes of the headers, and how many did not fit; `old` is None where there is no entry yet.
 
-        Both are in KIP-1271's encoding. Raises FormatError if they have to be parsed and can't be, and TypeError for
-        what a function returns that are no headers.
+        Both are in KIP-1271's encoding. Raises FormatError if they have to be parsed and can't be, and TypeError if a
+        function returns something else than headers.
         """
         way = self.way
         if way == _NONE:
@@ -143,7 +142,7 @@ class HeaderPolicy:
 
 
 def _coming(there: _Pairs, new: _Pairs, *, distinct: bool) -> _Pairs:
-    """Return what is added to what is there."""
+    """Return which new headers are added to those that are there."""
     if not distinct:
         return new
     known = set(there)
@@ -151,4 +150,4 @@ def _coming(there: _Pairs, new: _Pairs, *, distinct: bool) -> _Pairs:
 
 
 PolicyLike: TypeAlias = "HeaderPolicy | HeaderMerger | str"
-"""A HeaderPolicy, the name of one, or a function of (old, new) Headers."""
+"""A HeaderPolicy, the name of one, or a function of the old and the new Headers."""

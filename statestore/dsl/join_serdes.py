@@ -14,14 +14,11 @@ from statestore.format.values.buffered_record import (
     encode_buffered_key,
     encode_buffered_record,
 )
-from statestore.format.values.waiting_values import (
-    decode_waiting_key,
-    encode_waiting_key,
-)
+from statestore.format.values.waiting_values import decode_waiting_key, encode_waiting_key
 
 
 class WaitingKey(NamedTuple):
-    """Where records of an outer join wait."""
+    """The key of unmatched records that wait in a left or outer join."""
 
     timestamp_ms: int
     is_left: bool
@@ -29,7 +26,7 @@ class WaitingKey(NamedTuple):
 
 
 class BufferedKey(NamedTuple):
-    """Where a record of a join with a versioned table waits."""
+    """The key of a record that waits in a join with a versioned table."""
 
     timestamp_ms: int
     key: Any
@@ -46,11 +43,6 @@ def buffered_key_serde(inner: Serde[Any]) -> Serde[BufferedKey]:
     """Return the serde of the keys of the buffer of a join with a versioned table."""
     keys = _BufferedKeys(inner.serialize, inner.deserialize)
     return Serdes.of(f"buffered {inner.name}", keys.write, keys.read)
-
-
-def buffered_record_serde() -> Serde[BufferedRecord]:
-    """Return the serde of the values of that buffer: as they are in its changelog, at buffer time 0."""
-    return _BUFFERED_RECORDS
 
 
 @dataclass(frozen=True)
@@ -83,4 +75,5 @@ def _encode_logged(record: BufferedRecord) -> bytes:
     return encode_buffered_record(record, buffer_time_ms=0)
 
 
-_BUFFERED_RECORDS: Final = Serdes.of("buffered record", _encode_logged, decode_buffered_record)
+BUFFERED_RECORDS: Final = Serdes.of("buffered record", _encode_logged, decode_buffered_record)
+"""The serde of the values of that buffer: as in its changelog, with a buffer time of 0."""

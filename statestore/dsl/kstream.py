@@ -1,4 +1,4 @@
-"""KStream: a stream of records, each a fact of its own. Source: Kafka Streams' KStream."""
+"""KStream: a stream of records, each independent of the others. Source: Kafka Streams' KStream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from statestore.dsl.aggregates.grouped_stream import KGroupedStream
 from statestore.dsl.branched_stream import BranchedKStream
 from statestore.dsl.functions import of_key_and, of_key_and_value
-from statestore.dsl.header_policy import PolicyLike
+from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
 from statestore.dsl.joins.joined import Joined, StreamJoined
 from statestore.dsl.joins.stream_joins import (
     JoinKind,
@@ -66,10 +66,10 @@ _TO_TABLE = "KSTREAM-TOTABLE-"
 
 
 class KStream(Staged):
-    """Records on their way through a program; each method returns another stream, and changes nothing.
+    """Records on their way through a program; each method returns another stream and leaves this one unchanged.
 
-    Headers and timestamps pass through every step without state as they came. `name` is that of a step's node. Raises
-    TopologyError for a name that is taken, and for a function that takes something else than a step gives it.
+    Stateless steps pass headers and timestamps on as they came. `name` names a step's node. Every method raises
+    TopologyError if the name is taken, or if a function does not take the arguments that the step passes.
     """
 
     def __init__(self, stage: Stage, *, is_rekeyed: bool = False) -> None:
@@ -90,9 +90,9 @@ class KStream(Staged):
     def map_values(
         self, mapper: Callable[..., Any], *, value_serde: Serde[Any] | None = None, name: str | None = None
     ) -> KStream:
-        """Return the records with other values, a function of the value, or of key and value; keys stay.
+        """Return the records with new values, a function of the value or of key and value; keys stay.
 
-        A `value_serde` of None is not known.
+        With `value_serde=None`, the serde of the new values is unknown.
         """
         step = partial(Stateless, with_value, of_key_and("map_values()", mapper, "value"))
         return self._step("KSTREAM-MAPVALUES-", name, step, value_serde)
@@ -100,7 +100,7 @@ class KStream(Staged):
     def flat_map_values(
         self, mapper: Callable[..., Iterable[Any]], *, value_serde: Serde[Any] | None = None, name: str | None = None
     ) -> KStream:
-        """Return a record for each of the values that a function of the value, or of key and value, makes of one."""
+        """Return a record for each value that a function of the value, or of key and value, returns."""
         step = partial(Stateless, with_values, of_key_and("flat_map_values()", mapper, "value"))
         return self._step("KSTREAM-FLATMAPVALUES-", name, step, value_serde)
 
@@ -112,7 +112,7 @@ class KStream(Staged):
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
     ) -> KStream:
-        """Return the records with other keys and values, to be divided anew as with `select_key`."""
+        """Return the records with new keys and values, to be repartitioned as with `select_key`."""
         step = partial(Stateless, with_key_and_value, of_key_and_value("map()", mapper))
         return self._step("KSTREAM-MAP-", name, step, value_serde, key_serde, is_rekeyed=True)
 
@@ -124,28 +124,28 @@ class KStream(Staged):
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
     ) -> KStream:
-        """Return a record for each of the pairs of key and value that a function of both makes of one, as `map`."""
+        """Return a record for each pair of key and value that a function of both returns; otherwise as `map`."""
         step = partial(Stateless, with_keys_and_values, of_key_and_value("flat_map()", mapper))
         return self._step("KSTREAM-FLATMAP-", name, step, value_serde, key_serde, is_rekeyed=True)
 
     def select_key(
         self, mapper: Callable[[Any, Any], Any], *, key_serde: Serde[Any] | None = None, name: str | None = None
     ) -> KStream:
-        """Return the records with other keys, functions of key and value.
+        """Return the records with new keys, a function of key and value.
 
-        Where the next step keeps state, they go through a repartition topic, to be divided anew by key. A `key_serde`
-        of None is not known.
+        If a later step keeps state, they first go through a repartition topic. With `key_serde=None`, the serde of the
+        new keys is unknown.
         """
         step = partial(Stateless, with_key, of_key_and_value("select_key()", mapper))
         return self._step("KSTREAM-KEY-SELECT-", name, step, self._value_serde, key_serde, is_rekeyed=True)
 
     def peek(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> KStream:
-        """Return the same records, each shown to a function of key and value on its way."""
+        """Return the same records, after calling a function with the key and value of each."""
         step = partial(Stateless, peeked, of_key_and_value("peek()", action))
         return self._step("KSTREAM-PEEK-", name, step, self._value_serde)
 
     def foreach(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> None:
-        """Show each record to a function of key and value, again if its batch is retried; nothing comes after it."""
+        """Call a function with each key and value, again if the batch is retried; this ends the stream."""
         step = partial(Stateless, shown, of_key_and_value("foreach()", action))
         self._step("KSTREAM-FOREACH-", name, step, None)
 
@@ -157,9 +157,9 @@ class KStream(Staged):
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
     ) -> KStream:
-        """Return what a processor forwards, to be divided anew as with `select_key`; `supplier` makes a new one.
+        """Return what a processor forwards, to be repartitioned as with `select_key`; `supplier` makes a new one.
 
-        `stores` are names of stores that it gets from its context: of `StreamsBuilder.add_state_store`, or of tables.
+        `stores` names the stores that it may get from its context: of `StreamsBuilder.add_state_store`, or of tables.
         """
         node = name or self._graph.new_name("KSTREAM-PROCESSOR-")  # Kafka takes no number for a name that is given
         return self._below(node, supplier, value_serde, key_serde, is_rekeyed=True, stores=stores)
@@ -167,20 +167,20 @@ class KStream(Staged):
     def process_values(
         self, supplier: ProcessorSupplier, *stores: str, value_serde: Serde[Any] | None = None, name: str | None = None
     ) -> KStream:
-        """Return what a processor forwards likewise, with the key of the record that it is given: keys stay.
+        """Return what a processor forwards, as `process`, but with the key of the current record: keys stay.
 
-        A record with another key, one that is forwarded outside of `process`, and a BatchProcessor fail the query with
-        TopologyError.
+        A forwarded record with another key, one forwarded outside of `process`, and a BatchProcessor fail the query
+        with TopologyError.
         """
         fixed = partial(FixedKeyProcessor, supplier)
         node = name or self._graph.new_name("KSTREAM-PROCESSVALUES-")
         return self._below(node, fixed, value_serde, stores=stores)
 
     def split(self, *, name: str | None = None) -> BranchedKStream[KStream]:
-        """Return the stream to be split into branches, each record in the first one whose predicate it meets.
+        """Split the stream into branches: each record goes to the first one whose predicate is true.
 
-        split().branch(is_large, name="large").default_branch(name="rest") returns the streams of both by their names,
-        which begin with that of the split.
+        split().branch(is_large, name="large").default_branch(name="rest") returns a dict of both streams by name;
+        these names begin with that of the split.
         """
         return BranchedKStream(self._stage, partial(KStream, is_rekeyed=self._is_rekeyed), name)
 
@@ -196,10 +196,10 @@ class KStream(Staged):
     def group_by_key(
         self, *, key_serde: Serde[Any] | None = None, value_serde: Serde[Any] | None = None, name: str | None = None
     ) -> KGroupedStream[KStream]:
-        """Return the stream by key, to be aggregated; divided anew, if a step before has changed the keys.
+        """Return the stream by key, to be aggregated; it is repartitioned if a step before has changed the keys.
 
-        Serdes of None are those of the stream, where they are known. All aggregates of a `name` read one topic, which
-        is called by it; without one each has its own, called by its store.
+        Serdes of None are those of the stream, where known. With a `name`, all aggregates share one repartition topic
+        of that name; without, each has its own, named after its store.
         """
         regrouping = Regrouping(name) if self._is_rekeyed else None
         return KGroupedStream(self._stage.with_serdes(key_serde, value_serde), regrouping)
@@ -214,8 +214,8 @@ class KStream(Staged):
     ) -> KGroupedStream[KStream]:
         """Return the stream by what a function makes of key and value: `select_key`, then `group_by_key`.
 
-        `selector` may name a column of values that are dicts; a `key_serde` of None is then that of its type. Raises
-        TopologyError for a column that values are known not to have, or whose type has no serde.
+        `selector` may also name a column, if values are dicts; a `key_serde` of None is then that of the column's type.
+        Raises TopologyError for a column that the values are known to lack, or whose type has no serde.
         """
         if isinstance(selector, str):
             selector, key_serde = by_column(self._stage, selector, key_serde)
@@ -226,7 +226,7 @@ class KStream(Staged):
     def repartition(
         self, *, key_serde: Serde[Any] | None = None, value_serde: Serde[Any] | None = None, name: str | None = None
     ) -> KStream:
-        """Return the records as they come back from a repartition topic, which is called by `name`."""
+        """Return the records after they went through a repartition topic, which is named after `name`."""
         prefix = self._graph.new_name("KSTREAM-REPARTITION-") if name is None else name
         return KStream(divided_anew(self._stage, prefix, key_serde, value_serde))
 
@@ -239,16 +239,16 @@ class KStream(Staged):
         materialized: Materialized | None = None,
         name: str | None = None,
     ) -> KStream:
-        """Return the records without those of which the same key has had the same within a time, before or after.
+        """Return the records without duplicates: a record is one if the same has passed within `within` of it.
 
-        `by` says what makes two records of a key the same: None the key alone, the name of a header its last value, a
-        list of columns what a value that is a dict has in them, or a function of key and value what it returns, which
-        JSON has to know. Records without that header or a value, or of which the function returns None, all pass.
+        `by` says when two records of a key are the same: with None always; with the name of a header if its last value
+        is equal; with a list of columns if the values, which are dicts, are equal in them; with a function of key and
+        value if it returns the same, which must be serializable as JSON. Records without that header or without a
+        value, and those for which the function returns None, always pass.
 
-        Records that are more than `within` and `grace` behind the shard's stream time are left out, as it is not known
-        any more what passed then; so are those without a key, and the duplicates. All are counted.
-        Raises TopologyError for columns that values are known not to have, ValueError for illegal spans and for no
-        columns.
+        Duplicates, records without a key, and records more than `within` plus `grace` behind the shard's stream time
+        are dropped and counted. Raises TopologyError for columns that the values are known to lack, ValueError for
+        illegal spans and for an empty list of columns.
         """
         graph, asked = self._graph, Materialized.of(materialized)
         within_ms, grace_ms = milliseconds("within", within), milliseconds("grace", grace)
@@ -258,7 +258,7 @@ class KStream(Staged):
         keys = asked.or_serdes(stage.key_serde, None).key_serde
         if keys is None:
             raise TopologyError(
-                f"it is not known how the keys of {node!r} are written: give it Materialized.with_key_serde(...)"
+                f"the serde of the keys of {node!r} is unknown: give it Materialized.with_key_serde(...)"
             )
         identity = self._identity(node, by)
         plan = DeduplicationPlan(store, keys, within_ms, grace_ms, identity)
@@ -284,16 +284,16 @@ class KStream(Staged):
             return OfFunction(of_key_and_value("deduplicate(by=)", by))
         columns, values = tuple(by), self._value_serde
         if not columns:
-            raise ValueError("by must name a column at least; None makes all records of a key the same")
+            raise ValueError("by must name at least one column; to treat all records of a key as the same, pass None")
         if isinstance(values, RowSerde):
             values.require_columns(node, columns)
         return OfColumns(columns)
 
     def to_table(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable[KStream]:
-        """Return the table of the records: of each key the latest value; a record without a value deletes its key.
+        """Return the table of the records: the latest value of each key; a record without a value deletes its key.
 
-        It is kept if `materialized` names it, or if something that is made of it has to look into it. Records without a
-        key are left out, and counted.
+        It has a store if `materialized` names one, or if a later step has to read the table. Records without a key are
+        dropped and counted.
         """
         node, asked = self._graph.new_name(_TO_TABLE, name), Materialized.of(materialized)
         kept = asked.or_serdes(self._key_serde, self._value_serde)
@@ -314,22 +314,21 @@ class KStream(Staged):
         name: str | None = None,
         **named: Any,
     ) -> KStream:
-        """Return what a function of both values makes of each record and what it finds on the other side.
+        """Return what `joiner` makes of the value of each record and the value found for it on the other side.
 
-        A joiner takes both values, or the record's key before them.
+        A joiner is a function of both values, or of the record's key and both values.
 
-        join(stream, joiner, windows, joined): records of the same key whose timestamps are within `windows`, each pair
-        once, with the later timestamp of both. `joined`, a StreamJoined, says how they are kept.
-        join(table, joiner, joined): what the table holds of the record's key now; of a versioned table, at the record's
-        timestamp. `joined`, a Joined, may have records wait for a grace, to be joined in order of time.
+        join(stream, joiner, windows, joined): joins records of the same key whose timestamps are within `windows`, each
+        pair once, at the later timestamp of both. `joined`, a StreamJoined, says how they are kept.
+        join(table, joiner, joined): joins what the table holds for the record's key now or, if it is versioned, held at
+        the record's timestamp. With a grace in `joined`, a Joined, records wait and are joined in order of time.
         join(global_table, key_selector, joiner): likewise, by a key that is a function of the record's key and value.
 
-        Of all: `headers` makes one of the headers of the left and the right side, as JoinedHeaders says; the default
-        keeps every header of both. `value_serde` is that of what the joiner returns, `name` that of the nodes. Records
-        without a key or a value are left out, and counted. Raises TopologyError for keys that are written differently,
-        and for want of a serde.
+        All of them: `headers` says how the headers of both sides become one list, see JoinedHeaders; the default keeps
+        every header of both. `value_serde` is that of the joined values, `name` names the nodes. Records without a key
+        or a value are dropped and counted. Raises TopologyError if the two key serdes differ, or if a serde is missing.
         """
-        return self._join(JoinKind.INNER, other, given, named, JoinOptions(headers, value_serde, name))
+        return self._join(JoinKind.INNER, other, given, named, JoinOptions(HeaderPolicy.of(headers), value_serde, name))
 
     def left_join(
         self,
@@ -340,12 +339,12 @@ class KStream(Staged):
         name: str | None = None,
         **named: Any,
     ) -> KStream:
-        """Return what `join` does, and of each record of this side that finds nothing, what the joiner makes with None.
+        """Return what `join` does, and join each record of this side that finds nothing with None.
 
-        With a stream, that is once the record's window and grace have passed, or at once for a record that comes later.
-        A record without a key finds nothing.
+        In a join with a stream, that happens when the record's window and grace have passed, or at once if the record
+        comes later. A record without a key finds nothing.
         """
-        return self._join(JoinKind.LEFT, other, given, named, JoinOptions(headers, value_serde, name))
+        return self._join(JoinKind.LEFT, other, given, named, JoinOptions(HeaderPolicy.of(headers), value_serde, name))
 
     def outer_join(
         self,
@@ -358,8 +357,8 @@ class KStream(Staged):
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
     ) -> KStream:
-        """Return what `left_join` of two streams does, for the records of both sides."""
-        options = JoinOptions(headers, value_serde, name)
+        """Return what `left_join` of two streams does, for the unmatched records of both sides."""
+        options = JoinOptions(HeaderPolicy.of(headers), value_serde, name)
         return self._join_stream(JoinKind.OUTER, options, other, joiner, windows, joined)
 
     def to(
@@ -370,9 +369,9 @@ class KStream(Staged):
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
     ) -> None:
-        """Put the records out to a topic, or to the one that a function returns for each.
+        """Write the records to a topic, or each to the topic that a function returns for it.
 
-        Serdes of None are those of the stream; where they are not known, as of a topology's sink.
+        Serdes of None are those of the stream or, where these are unknown, the defaults of `Topology.add_sink`.
         """
         node = self._graph.new_name("KSTREAM-SINK-", name)
         serdes = {"key_serde": key_serde or self._key_serde, "value_serde": value_serde or self._value_serde}
@@ -468,9 +467,9 @@ class KStream(Staged):
     def _by_key(
         self, name: str | None, key_serde: Serde[Any] | None = None, value_serde: Serde[Any] | None = None
     ) -> Stage:
-        """Return the stage for a step that keeps state: divided anew, if a step before has changed the keys.
+        """Return the stage for a step that keeps state: repartitioned if a step before has changed the keys.
 
-        Without a name, the topic that was made last is read again, as Kafka does.
+        Without a name, the latest repartition topic is read again, as in Kafka.
         """
         if not self._is_rekeyed:
             return self._stage

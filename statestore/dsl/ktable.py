@@ -1,4 +1,4 @@
-"""KTable: of each key the latest value; GlobalKTable: the same, all of it in every shard. Source: Kafka Streams'."""
+"""KTable: the latest value of each key; GlobalKTable: the same, all of it in every shard. Source: Kafka Streams'."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import PartStore
 
 Stream = TypeVar("Stream")
-"""The class of streams: they are made of tables, and tables of them, so neither can import the other."""
+"""The class of streams: streams make tables and tables make streams, so one can't import the other."""
 
 _SUPPRESS = "KTABLE-SUPPRESS-"
 _FILTER = "KTABLE-FILTER-"
@@ -46,7 +46,7 @@ _MAP_VALUES = "KTABLE-MAPVALUES-"
 class KTable(Staged, Generic[Stream]):
     """The latest value of each key, and its changes; each method returns another table, or a stream.
 
-    Each value has the timestamp and the headers that it was stored with. `name` is that of a step's node.
+    Each value has the timestamp and the headers that it was stored with. `name` names a step's node.
     """
 
     def __init__(self, stage: Stage, plan: TablePlan, *, computed_of: KTable[Stream] | None = None) -> None:
@@ -61,7 +61,7 @@ class KTable(Staged, Generic[Stream]):
         materialized: Materialized | None = None,
         name: str | None = None,
     ) -> KTable[Stream]:
-        """Return the keys for which a predicate of key and value is true; of others it says that they are gone."""
+        """Return the keys for which a predicate of key and value is true; for the others, deletions go on."""
         kept = _Kept(of_key_and_value("filter()", predicate), True)
         return self._computed(_FILTER, name, kept, materialized, self._value_serde, is_filter=True)
 
@@ -72,7 +72,7 @@ class KTable(Staged, Generic[Stream]):
         materialized: Materialized | None = None,
         name: str | None = None,
     ) -> KTable[Stream]:
-        """Return the keys for which a predicate of key and value is false; of others it says that they are gone."""
+        """Return the keys for which a predicate of key and value is false; for the others, deletions go on."""
         kept = _Kept(of_key_and_value("filter_not()", predicate), False)
         return self._computed(_FILTER, name, kept, materialized, self._value_serde, is_filter=True)
 
@@ -84,25 +84,25 @@ class KTable(Staged, Generic[Stream]):
         materialized: Materialized | None = None,
         name: str | None = None,
     ) -> KTable[Stream]:
-        """Return the table with other values, a function of the value, or of key and value; those of None are gone."""
+        """Return the table with new values, a function of the value or of key and value; None deletes the key."""
         function = of_key_and("map_values()", mapper, "value")
         return self._computed(_MAP_VALUES, name, function, materialized, value_serde, is_filter=False)
 
     def suppress(self, suppressed: Suppressed) -> KTable[Stream]:
-        """Return the table with its changes held back: of several changes of a key the last one goes on.
+        """Return the table with its changes held back: of several changes of a key, only the last one goes on.
 
-        It goes on with its own timestamp and headers. What is held back is on the disk, so it takes no memory.
+        It goes on with its own timestamp and headers. What is held back is on disk and takes no memory.
 
-        Raises TopologyError if it is to be until windows close, and keys have no windows; and if it is not known how
-        keys and values are written.
+        Raises TopologyError for `until_window_closes` if the keys have no windows, and if the serde of keys or values
+        is unknown.
         """
         require_kind("suppressed", suppressed, Suppressed)
         graph = self._graph
         windows = graph.windows_of(self._node)
         if suppressed.limit_ms is None and not windows:
             raise TopologyError(
-                f"suppress() of {self._node!r} until windows close: its keys have no windows. Give it "
-                "Suppressed.until_time_limit(...), or aggregate by windows before"
+                f"suppress() of {self._node!r} can't wait until windows close: its keys have no windows. Give it "
+                "Suppressed.until_time_limit(...), or aggregate by windows first"
             )
         # Kafka takes no number for a name that is given.
         node = suppressed.name or graph.new_name(_SUPPRESS)
@@ -110,7 +110,7 @@ class KTable(Staged, Generic[Stream]):
         if self._key_serde is None or self._value_serde is None:
             what = "keys" if self._key_serde is None else "values"
             raise TopologyError(
-                f"suppress() of {self._node!r}: it is not known how its {what} are written: give a serde"
+                f"suppress() of {self._node!r}: the serde of its {what} is unknown. Give one to an earlier step"
             )
         buffer = BufferPlan(store, self._key_serde, self._value_serde)
         wait_ms = windows[0].grace_ms if suppressed.limit_ms is None else suppressed.limit_ms
@@ -136,10 +136,10 @@ class KTable(Staged, Generic[Stream]):
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
     ) -> KGroupedTable[KTable[Stream]]:
-        """Return the table by other keys, to be aggregated: a function of key and value returns the new ones of both.
+        """Return the table by other keys, to be aggregated: a function of key and value returns a new key and value.
 
-        A key or a value of None is left out. Serdes of None are not known. All aggregates of a `name` read one topic,
-        which is called by it. Of a versioned table, the latest versions count.
+        Pairs with a key or a value of None are left out. Serdes of None are unknown. With a `name`, all aggregates
+        share one repartition topic of that name. Of a versioned table, only the latest versions count.
         """
         of_key_and_value("group_by()", selector)
         self._plan.send_old_values(even_unkept=True)
@@ -158,9 +158,9 @@ class KTable(Staged, Generic[Stream]):
         key_serde: Serde[Any] | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Return the changes as a stream: each new value, and None for a key that is gone.
+        """Return the changes as a stream: each new value, and None for a deleted key.
 
-        `mapper` makes other keys of them, with a serde of `key_serde`: see `KStream.select_key`.
+        `mapper` makes new keys, whose serde is `key_serde`: see `KStream.select_key`.
         """
         step = partial(Stateless, with_value, new_value)
         stream: Any = self._stream("KTABLE-TOSTREAM-", name, step, self._value_serde, in_columns=NewValueColumns)
@@ -168,29 +168,30 @@ class KTable(Staged, Generic[Stream]):
         return made
 
     def changes(self, *, value_serde: Serde[Any] | None = None, name: str | None = None) -> Stream:
-        """Return the changes as a stream of Change: the new value, and the one before it. Kafka has no such step."""
+        """Return the changes as a stream of Change: the new value and the one before it. Kafka has no such step."""
         self._plan.send_old_values(even_unkept=True)
         return self._stream("KTABLE-CHANGES-", name, PassThrough, value_serde)
 
     def late_records(self, *, name: str | None = None) -> Stream:
-        """Return the records that came too late for a window, or for one of several, as they came. Kafka has none.
+        """Return, unchanged, the records that came too late for at least one window. Kafka has no such step.
 
-        Who asks again gets the same stream, with the name that its node has then. Raises TopologyError unless the table
-        is an aggregate by window, or computed of one by filter or map_values.
+        A second call returns the same stream and ignores `name`. Raises TopologyError unless the table is an aggregate
+        by window, or computed from one by filter or map_values.
         """
         if self._computed_of is not None:
             return self._computed_of.late_records(name=name)
         plan = self._plan
-        inputs = plan.late_inputs if isinstance(plan, KeptTable) else None
-        if inputs is None or not isinstance(plan, KeptTable):
+        if not isinstance(plan, KeptTable) or plan.late_inputs is None:
             raise TopologyError(
-                f"table {self._node!r} is no aggregate of windows, so nothing is too late for it: ask the table that "
-                "count(), sum() or the like returned for late_records()"
+                f"table {self._node!r} is not an aggregate by window, so it has no late records: call "
+                "late_records() on the table that count(), sum() or another aggregate of windows returned"
             )
         if plan.late_child is None:
             keys_of = self._graph.parents(self._node)
             plan.late_child = self._step("KTABLE-LATE-RECORDS-", name, PassThrough, PassThroughColumns, keys_of=keys_of)
-        stream: Stream = self._graph.make_stream(Stage(self._graph, plan.late_child, *inputs, self._in_columns))
+        stream: Stream = self._graph.make_stream(
+            Stage(self._graph, plan.late_child, *plan.late_inputs, self._in_columns)
+        )
         return stream
 
     def join(
@@ -203,12 +204,12 @@ class KTable(Staged, Generic[Stream]):
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
     ) -> KTable[Stream]:
-        """Return what a function of both values makes of the keys that both tables have.
+        """Return, for each key that both tables have, what a function of both values returns.
 
         Each change of one side is joined with what the other one holds, at the later timestamp of both. Changes of a
-        versioned table that come out of order are left out, and counted. `headers` makes one of the headers of the left
-        and the right side (see JoinedHeaders); the default keeps every header of both. `value_serde` is that of what
-        the joiner returns. Raises TopologyError for keys that are known to be written differently.
+        versioned table that come out of order are dropped and counted. `headers` says how the headers of both sides
+        become one list (see JoinedHeaders); the default keeps every header of both. `value_serde` is that of the joined
+        values. Raises TopologyError if the two key serdes are known and differ.
         """
         return self._join(JoinKind.INNER, other, joiner, materialized, headers, value_serde, name)
 
@@ -222,7 +223,7 @@ class KTable(Staged, Generic[Stream]):
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
     ) -> KTable[Stream]:
-        """Return what `join` does, and of keys that this table alone has, what the function makes with None."""
+        """Return what `join` does, and join the values of keys that only this table has with None."""
         return self._join(JoinKind.LEFT, other, joiner, materialized, headers, value_serde, name)
 
     def outer_join(
@@ -235,7 +236,7 @@ class KTable(Staged, Generic[Stream]):
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
     ) -> KTable[Stream]:
-        """Return what `join` does, and of keys that one table alone has, what the function makes with None."""
+        """Return what `join` does, and join the values of keys that only one table has with None."""
         return self._join(JoinKind.OUTER, other, joiner, materialized, headers, value_serde, name)
 
     def _join(
@@ -279,7 +280,7 @@ class KTable(Staged, Generic[Stream]):
         *,
         keys_of: tuple[str, ...] | None = None,
     ) -> str:
-        """Add a step below the table, and return its node; `in_columns` is what it is if changes come in columns."""
+        """Add a step below the table, and return its node; `in_columns` makes it if changes come in columns."""
         graph = self._graph
         node, columns = graph.new_name(prefix, name), in_columns if self._in_columns else None
 
@@ -301,18 +302,18 @@ class KTable(Staged, Generic[Stream]):
     ) -> KTable[Stream]:
         graph, asked = self._graph, Materialized.of(materialized).or_serdes(self._key_serde, value_serde)
         if materialized is not None and asked.name is None:
-            graph.new_store_name(prefix)  # Kafka takes a number for a store that it then does without
+            graph.new_store_name(prefix)  # Kafka numbers a store that it then does not make
         kept = asked if asked.name is not None else None
         node = graph.new_name(prefix, name)
         plan = ComputedTable(self._plan, function, kept, leaves_out_nothing=is_filter)
-        # If old values are there to be had, a key that never passed a filter is not said to be gone.
+        # If old values are known, no deletion goes on for a key that never passed the filter.
         plan.sends_old = is_filter and self._plan.send_old_values(even_unkept=False)
         graph.add(GraphNode(node, (self._node,), plan.supplier, plan.stores))
         return KTable(Stage(graph, node, self._key_serde, asked.value_serde), plan, computed_of=self)
 
 
 class _Kept:
-    """The value of a key that a predicate is `wanted` to be of; None of others."""
+    """The value of a key for which a predicate returns `wanted`; None for others."""
 
     def __init__(self, predicate: Callable[[Any, Any], Any], wanted: bool) -> None:
         self._predicate, self._wanted = predicate, wanted

@@ -18,8 +18,7 @@ from statestore.stores.supplier import Duration, milliseconds
 class Materialized:
     """The name, serdes and store of a table. Each `with_` method returns another one.
 
-    A table without a name is kept under one that is made up, and numbered. What is None is taken from the stream that
-    the table is made of, where that is known.
+    A store without a name gets a numbered one. Serdes of None are those of the stream or table above, where known.
     """
 
     name: str | None = None
@@ -32,9 +31,9 @@ class Materialized:
 
     @classmethod
     def of(cls, given: Materialized | None) -> Materialized:
-        """Return what is given; of None one that says nothing. Raises TypeError for anything else, as a mere name."""
+        """Return what is given, or for None an empty one. Raises TypeError for anything else, also for a mere name."""
         if given is not None and not isinstance(given, Materialized):
-            raise TypeError(f"materialized must be a Materialized, as Materialized.as_(name), not {given!r}")
+            raise TypeError(f"materialized must be a Materialized such as Materialized.as_(name), not {given!r}")
         return given or cls()
 
     @classmethod
@@ -45,12 +44,12 @@ class Materialized:
 
     @classmethod
     def with_(cls, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None) -> Materialized:
-        """Return one with serdes, and a name that is made up."""
+        """Return one with serdes, whose store gets a numbered name."""
         return cls(key_serde=key_serde, value_serde=value_serde)
 
     @classmethod
     def as_versioned(cls, name: str, history_retention: Duration) -> Materialized:
-        """Return one that keeps old versions for a while, each with its headers: for joins with what was valid then."""
+        """Return one that keeps old versions for `history_retention`, each with its headers, for joins by time."""
         return replace(cls.as_(name), history_retention_ms=milliseconds("history_retention", history_retention))
 
     def with_key_serde(self, serde: Serde[Any]) -> Materialized:
@@ -66,15 +65,15 @@ class Materialized:
         return replace(self, is_persistent=False)
 
     def with_caching_enabled(self) -> Materialized:
-        """Return one whose changes go on once a key and micro-batch, at its end: the last one of each."""
+        """Return one that sends on only the last change of each key in a micro-batch, at its end."""
         return replace(self, is_cached=True)
 
     def with_retention(self, retention: Duration) -> Materialized:
-        """Return one that keeps windows or sessions for at least so long. None is their size and grace."""
+        """Return one that keeps windows or sessions for at least so long; the default is their size plus grace."""
         return replace(self, retention_ms=milliseconds("retention", retention))
 
     def or_name(self, make_up: Callable[[], str]) -> Materialized:
-        """Return one with a name, made up if it has none; else `make_up` is not called, because it numbers names."""
+        """Return one with a name. `make_up`, which takes a number, is only called if it has none."""
         return self if self.name is not None else replace(self, name=make_up())
 
     def or_serdes(self, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None) -> Materialized:
@@ -87,7 +86,7 @@ class Materialized:
         return self.history_retention_ms is not None
 
     def key_value_builder(self) -> StoreBuilder[Any]:
-        """Return the builder of a store of one value a key. Raises TopologyError for want of a serde."""
+        """Return the builder of a store of one value a key. Raises TopologyError if a serde is missing."""
         name, key_serde, value_serde = self._required()
         if self.history_retention_ms is not None:
             make = (
@@ -105,9 +104,9 @@ class Materialized:
         return Stores.timestamped_key_value_store_with_headers_builder(make_plain(name), key_serde, value_serde)
 
     def window_builder(self, size_ms: int, needed_ms: int, *, more_ms: int = 0) -> StoreBuilder[Any]:
-        """Return the builder of a store of windows, which must be kept for `needed_ms`, and are for `more_ms` longer.
+        """Return the builder of a store of windows, which must be kept for `needed_ms`; `more_ms` is added to that.
 
-        Raises TopologyError for want of a serde, and for a retention that is shorter.
+        Raises TopologyError if a serde is missing, or if the retention is too short.
         """
         name, key_serde, value_serde = self._required()
         make = (
@@ -126,11 +125,11 @@ class Materialized:
         return Stores.session_store_with_headers_builder(supplier, key_serde, value_serde)
 
     def _required(self) -> tuple[str, Serde[Any], Serde[Any]]:
-        assert self.name is not None  # named by who asks
+        assert self.name is not None  # callers name it
         for what, serde in (("key", self.key_serde), ("value", self.value_serde)):
             if serde is None:
                 raise TopologyError(
-                    f"it is not known how the {what}s of table {self.name!r} are written: give it "
+                    f"the serde of the {what}s of table {self.name!r} is unknown: give it "
                     f"Materialized.with_{what}_serde(...)"
                 )
         assert self.key_serde is not None
@@ -140,14 +139,14 @@ class Materialized:
     def _retention(self, needed_ms: int) -> int:
         if self.is_versioned:
             raise TopologyError(
-                f"table {self.name!r} has windows as keys, of which no versions are kept: give it "
-                "Materialized.as_(...), and with_retention(...) if windows are to stay for longer"
+                f"table {self.name!r} has windowed keys and can't be versioned: give it Materialized.as_(...), and "
+                "with_retention(...) to keep windows for longer"
             )
         if self.retention_ms is None:
             return needed_ms
         if self.retention_ms < needed_ms:
             raise TopologyError(
-                f"table {self.name!r} has a retention of {self.retention_ms} ms, and its windows take records for "
+                f"table {self.name!r} has a retention of {self.retention_ms} ms, but its windows take records for "
                 f"{needed_ms} ms, grace included: give it Materialized.with_retention({needed_ms}) or more"
             )
         return self.retention_ms

@@ -1,4 +1,4 @@
-"""Records that go through a topic of the program's own, to be divided anew by key. Source: Kafka's KStreamImpl."""
+"""Repartition topics: records go through one to be distributed anew by key. Source: Kafka's KStreamImpl."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from statestore.processor.processor import ProcessorSupplier
 
 _SUFFIX: Final = "-repartition"
 _SERDES: Final = {serde.columns.type: serde for serde in STANDARD_SERDES.values() if serde.columns is not None}
-"""Of columns' types; others have none."""
+"""By column type; other types have none."""
 _NUMBERED: Final = re.compile(r"KSTREAM.*-[0-9]{10}")
 
 
 def divided_anew(
     stage: Stage, prefix: str, key_serde: Serde[Any] | None = None, value_serde: Serde[Any] | None = None
 ) -> Stage:
-    """Return what comes back of a stage's records from the topic `<prefix>-repartition`.
+    """Return the stage of the records after they went through the topic `<prefix>-repartition`.
 
-    Serdes of None are those of the stage. Records without a key are left out, unless a left or outer join comes after.
-    Raises TopologyError for want of a serde, and for a name that is taken.
+    Serdes of None are those of the stage. Records without a key are dropped, unless a left or outer join follows.
+    Raises TopologyError if a serde is missing or a name is taken.
     """
     graph, topic = stage.graph, topic_of(prefix)
-    # Kafka takes three numbers, also where it does without them.
+    # Kafka takes three numbers even if it does not use them.
     sink, node, source = (graph.new_name(f"KSTREAM-{part}-") for part in ("SINK", "FILTER", "SOURCE"))
     if _NUMBERED.fullmatch(prefix) is None:
         sink, node, source = (f"{topic}-{part}" for part in ("sink", "filter", "source"))
@@ -48,9 +48,9 @@ def divided_anew(
 def by_column(
     stage: Stage, column: str, key_serde: Serde[Any] | None
 ) -> tuple[Callable[[Any, Any], Any], Serde[Any] | None]:
-    """Return what makes keys of a column of values that are dicts, and their serde; None if their type is not known.
+    """Return a function that makes a column of the values the key, and the serde; None if the type is unknown.
 
-    Raises TopologyError for a column that there is not, and for a type that no standard serde writes.
+    Raises TopologyError if there is no such column, or if no standard serde writes its type.
     """
     values = stage.value_serde
     if isinstance(values, RowSerde):
@@ -78,27 +78,27 @@ def topic_of(prefix: str) -> str:
 
 
 def serdes_of_topic(stage: Stage, topic: str) -> tuple[Serde[Any], Serde[Any]]:
-    """Return how keys and values are written to a repartition topic. Raises TopologyError if that is not known."""
+    """Return the serdes of keys and values in a repartition topic. Raises TopologyError if one is unknown."""
     keys, values = stage.key_serde, stage.value_serde
     if keys is None or values is None:
         what = "key" if keys is None else "value"
         raise TopologyError(
-            f"the records of {stage.node!r} go to topic {topic!r}, to be divided anew by key, and it is not known how "
-            f"their {what}s are written: give {what}_serde to the step that makes them, or to group_by_key(), "
-            "group_by() or repartition()"
+            f"the records of {stage.node!r} go to topic {topic!r}, to be repartitioned by key, but the serde of their "
+            f"{what}s is unknown: give {what}_serde to the step that makes them, or to group_by_key(), group_by() or "
+            "repartition()"
         )
     return keys, values
 
 
 @dataclass
 class Regrouping:
-    """How a stream is divided before it is aggregated: by all of a name in one topic, else by each in its own."""
+    """How a stream is repartitioned for its aggregates: with a name in one topic for all, else in one for each."""
 
     name: str | None
     _divided: Stage | None = None
 
     def divided(self, stage: Stage, store: str) -> Stage:
-        """Return what comes back of the records to be aggregated in a store."""
+        """Return the stage of the repartitioned records, to be aggregated in a store."""
         if self.name is None:
             return divided_anew(stage, store)
         if self._divided is None:

@@ -1,4 +1,4 @@
-"""Values that are dicts, in JSON, and the types that their columns are known to have."""
+"""The serde of values that are dicts, in JSON, and have columns of known types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from statestore.format.serde import Serde, Serdes
 
 @dataclass(frozen=True)
 class RowSerde(Serde[Any]):
-    """The serde of JSON, and the types that the columns of its objects have."""
+    """The serde of JSON objects, and the types of their columns."""
 
     row_type: pa.StructType = field(kw_only=True)
 
@@ -24,7 +24,7 @@ class RowSerde(Serde[Any]):
         return {column.name: column.type for column in self.row_type}
 
     def require_columns(self, node: str, names: Iterable[str]) -> None:
-        """Raise TopologyError for columns that there are not; `node` is who asks for them."""
+        """Raise TopologyError for unknown columns; `node` is named in it."""
         if unknown := [name for name in names if name not in self.types]:
             raise TopologyError(
                 f"{node!r}: values have no column {', '.join(map(repr, unknown))}; they have {', '.join(self.types)}"
@@ -38,12 +38,12 @@ def row_serde(row_type: pa.StructType) -> RowSerde:
 
 
 def is_json(serde: Serde[Any] | None) -> bool:
-    """Return whether values are JSON, whatever is known of their columns."""
+    """Return whether values are JSON, with or without known columns."""
     return serde == Serdes.json() or isinstance(serde, RowSerde)
 
 
 def common_serde(one: Serde[Any] | None, other: Serde[Any] | None) -> Serde[Any] | None:
-    """Return the serde of values that come from two streams; None is not known. Rows of two types are JSON."""
+    """Return the serde of the values of two merged streams; None if unknown. Rows of two types become plain JSON."""
     if one == other:
         return one
     return Serdes.json() if is_json(one) and is_json(other) else None

@@ -1,8 +1,8 @@
 """The nodes of a program until they become a topology, and the names that Kafka gives them.
 
-What a processor needs is known only when all of the program is there: whether a table is kept in a store, and whether
-anybody below wants old values, is decided by what is built on it. So each node is a plan, which is asked for its
-processor when the topology is made. Source: Kafka Streams' InternalStreamsBuilder and graph nodes.
+What a processor needs is known only when the program is complete: later steps decide whether a table has a store, and
+whether its changes carry old values. So each node is a plan, which makes its processor when the topology is built.
+Source: Kafka Streams' InternalStreamsBuilder and graph nodes.
 """
 
 from __future__ import annotations
@@ -25,25 +25,16 @@ _STATE_STORE = "STATE-STORE-"
 
 @dataclass(frozen=True)
 class TableWindows:
-    """What the windows are that the keys of a table have."""
+    """The windows that the keys of a table have."""
 
     grace_ms: int
-    """For how long after a window's end it still changes."""
+    """How long after its end a window may still change; of sessions, that includes the gap."""
     are_sessions: bool
-
-    @classmethod
-    def of_starts(cls, grace_ms: int) -> TableWindows:
-        """Return windows that are known by their start."""
-        return cls(grace_ms, False)
-
-    @classmethod
-    def of_sessions(cls, grace_ms: int) -> TableWindows:
-        """Return sessions, which are known by both ends; the gap is part of their grace."""
-        return cls(grace_ms, True)
+    """Whether keys hold both ends of a window, instead of its start only."""
 
 
 Windows: TypeAlias = "tuple[TableWindows, ...]"
-"""Those behind the keys of records, the outermost first: of windows of windows there are several."""
+"""The windows of keys, the outermost first: keys of windows of windows have several."""
 
 
 @dataclass
@@ -53,24 +44,24 @@ class GraphNode:
     name: str
     parents: tuple[str, ...]
     supplier: Callable[[], ProcessorSupplier]
-    """Is asked when the topology is made."""
+    """Called when the topology is built."""
     stores: Callable[[], Sequence[StoreBuilder[Any]]] = tuple
-    """Those that come with the processor, or with others too; is asked when the topology is made."""
+    """The stores that the processor brings, alone or with others. Called when the topology is built."""
     reads: Callable[[], Iterable[str]] = tuple
-    """The names of stores of other processors that it reads; is asked when the topology is made."""
+    """The names of stores of other processors that it reads. Called when the topology is built."""
     beside: Callable[[], Sequence[PartStore]] = tuple
-    """Its stores that Kafka's does not have, likewise; descriptions do not have them."""
+    """Its stores that Kafka does not have, likewise; descriptions leave them out."""
     entry_keys: Mapping[str, str] = field(default_factory=dict)
-    """Of its stores whose keys hold more than a record's key: how that is found, as in `PartStore`."""
+    """How to find the record's key in the keys of a store that hold more than it, as in `PartStore`."""
     windows: TableWindows | None = None
-    """What the windows in the keys of what it sends on are, if it is this node that makes them."""
+    """The windows in the keys that it sends on, if this node makes them."""
     keys_of: tuple[str, ...] | None = None
-    """The nodes whose keys it sends on; None are its parents."""
+    """The nodes whose keys it sends on; None means its parents."""
     needs_null_keys: bool = False
     """Whether it sends on records without a key: left and outer joins do."""
 
     def add_to(self, topology: Topology, windows: Windows) -> None:
-        """Add the processor, and its stores. `windows` are those in the keys of what its parents send on."""
+        """Add the processor and its stores. `windows` are those in the keys that its parents send on."""
         topology.add_processor(self.name, self.supplier(), self.parents)
         for builder in self.stores():
             if topology.store_builders.get(builder.name) is builder:
@@ -95,60 +86,59 @@ class StreamGraph:
     """All nodes of a program, in the order in which they were added, and the number of the next name."""
 
     make_stream: Callable[..., Any]
-    """Makes the stream of a node. Streams become tables and tables streams, so one of both has to be handed over."""
+    """Makes the stream of a node. Streams and tables make each other and can't both import the other."""
     in_columns: bool = True
     """Whether records go in columns, where that is faster."""
     _next: int = 0
     _parents: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of each node, in the order in which they were added."""
+    """The parents of each node, in the order in which nodes were added."""
     _steps: list[Callable[[Topology], object]] = field(default_factory=list)
     _readers: dict[str, GraphNode] = field(default_factory=dict)
     _sources: dict[str, str] = field(default_factory=dict)
-    """Of each sink of a repartition topic the source that reads it."""
+    """The source that reads what a sink of a repartition topic writes."""
     _sinks: dict[str, str | TopicNameExtractor] = field(default_factory=dict)
-    """The topic of each."""
+    """The topic of each sink."""
     _users_stores: dict[str, StoreBuilder[Any]] = field(default_factory=dict)
     _windows: dict[str, Windows] = field(default_factory=dict)
-    """In the keys of what a node sends on; of those that are not there, there are none."""
+    """The windows in the keys that a node sends on; a node that is not here has none."""
     _by_record: frozenset[str] = frozenset()
 
     def new_name(self, prefix: str, name: str | None = None) -> str:
-        """Return `name`, or a new one of a processor, with a number: a name takes one too. Source: NamedInternal."""
+        """Return `name`, or a new numbered one; `name` takes a number, too. Source: NamedInternal."""
         numbered = _NUMBERED.format(prefix, self._take_number())
         return numbered if name is None else name
 
     def skip_numbers(self, count: int) -> None:
-        """Take numbers for nothing, as Kafka does."""
+        """Take numbers without using them, as Kafka does."""
         self._next += count
 
     def new_store_name(self, prefix: str) -> str:
         """Return a new name of a store."""
         return _NUMBERED.format(prefix + _STATE_STORE, self._take_number())
 
-    def add(self, node: GraphNode) -> GraphNode:
-        """Add a processor. Raises TopologyError for a name that is taken."""
+    def add(self, node: GraphNode) -> None:
+        """Add a processor. Raises TopologyError if its name is taken."""
         self.claim(node.name, node.parents)
         above = self._windows_in_common(node.parents)
         self._steps.append(lambda topology: node.add_to(topology, above))
         self._readers[node.name] = node
         kept = above if node.keys_of is None else self._windows_in_common(node.keys_of)
         self._windows[node.name] = kept if node.windows is None else (node.windows, *kept)
-        return node
 
     def add_step(self, name: str, add_to: Callable[[Topology], object], parents: tuple[str, ...] = ()) -> None:
-        """Add a source, a sink or a global store. Raises TopologyError for a name that is taken."""
+        """Add a source, a sink or a global store. Raises TopologyError if the name is taken."""
         self.claim(name, parents)
         self._steps.append(add_to)
 
     def add_sink(self, name: str, topic: str | TopicNameExtractor, parent: str, **serdes: Serde[Any] | None) -> None:
-        """Add a sink. Raises TopologyError for a name that is taken."""
+        """Add a sink. Raises TopologyError if the name is taken."""
         self.add_step(name, lambda topology: topology.add_sink(name, topic, (parent,), **serdes), (parent,))
         self._sinks[name] = topic
 
     def add_repartition(
         self, topic: str, sink: str, source: str, parent: str, *, key_serde: Serde[Any], value_serde: Serde[Any]
     ) -> None:
-        """Add a topic that the program writes and reads again. Raises TopologyError for a name that is taken."""
+        """Add a topic that the program writes and reads again. Raises TopologyError if a name is taken."""
         self.claim(sink, (parent,))
         serdes = {"key_serde": key_serde, "value_serde": value_serde}
         self.add_step(source, lambda topology: topology.add_repartition(topic, sink, source, (parent,), **serdes))
@@ -156,18 +146,18 @@ class StreamGraph:
         self._windows[source] = self.windows_of(parent)
 
     def add_state_store(self, builder: StoreBuilder[Any]) -> None:
-        """Add a store for processors of users. Raises TopologyError for a name that is taken."""
+        """Add a store for users' processors. Raises TopologyError if its name is taken."""
         if builder.name in self._users_stores:
             raise TopologyError(f"there already is a state store {builder.name!r}")
         self._users_stores[builder.name] = builder
 
     def users_stores(self, names: Sequence[str]) -> tuple[list[StoreBuilder[Any]], list[str]]:
-        """Return those of some stores that users have added, and the names of the others."""
+        """Return the builders of those stores that users have added, and the names of the others."""
         own = [name for name in names if name in self._users_stores]
         return [self._users_stores[name] for name in own], [name for name in names if name not in own]
 
     def needs_null_keys(self, name: str) -> bool:
-        """Return whether anything below sends on records without a key; to be asked when the topology is made.
+        """Return whether a node below sends on records without a key; call it when the topology is built.
 
         Source: Kafka's NodesWithRelaxedNullKeyJoinDownstream.
         """
@@ -178,7 +168,7 @@ class StreamGraph:
         )
 
     def has_new_keys(self, name: str) -> bool:
-        """Return whether a step above has changed the keys of a node, also before a repartition topic."""
+        """Return whether a step above a node, or above its repartition topic, has changed the keys."""
         if name in self._readers and self._readers[name].keys_of == ():
             return True
         sinks = (sink for sink, source in self._sources.items() if source == name)
@@ -193,15 +183,15 @@ class StreamGraph:
         return self._parents[name]
 
     def windows_of(self, name: str) -> Windows:
-        """Return what the windows in the keys of a node are. Source: GraphGraceSearchUtil."""
+        """Return the windows in the keys of a node. Source: GraphGraceSearchUtil."""
         return self._windows.get(name, ())
 
     def goes_by_record(self, name: str) -> bool:
-        """Return whether a node must take records one by one; to be asked when the topology is made.
+        """Return whether a node must take records one by one; call it when the topology is built.
 
-        So it is where the records of a source meet themselves, having gone two ways: in a node with several parents, in
-        a store that several nodes use, or in a topic that several sinks write to, as those may that choose theirs.
-        There, each must be through before the next; columns go node by node.
+        It must if records of one source meet again after going two ways: in a node with several parents, in a store
+        that several nodes use, or in a topic that several sinks may write to. There, each record must be through before
+        the next one starts, but columns go node by node.
         """
         return name in self._by_record
 
@@ -218,13 +208,13 @@ class StreamGraph:
         return topology
 
     def claim(self, name: str, parents: tuple[str, ...] = ()) -> None:
-        """Take a name for a node. Raises TopologyError for one that is taken."""
+        """Take a name for a node. Raises TopologyError if it is taken."""
         if name in self._parents:
-            raise TopologyError(f"there already is a node {name!r}: give one of both another `name`")
+            raise TopologyError(f"there already is a node {name!r}: give one of the two another `name`")
         self._parents[name] = parents
 
     def _windows_in_common(self, names: Iterable[str]) -> Windows:
-        """Return the windows in the keys of several nodes, of which the longest grace counts; of others it is none."""
+        """Return the windows of the keys of several nodes, with the longest grace; none if they differ in kind."""
         first, *others = [self.windows_of(name) for name in names] or [()]
         kinds = [each.are_sessions for each in first]
         if any([each.are_sessions for each in other] != kinds for other in others):
@@ -249,7 +239,7 @@ class StreamGraph:
         return frozenset(name for name, above in sources.items() if above & met)
 
     def _sinks_by_topic(self) -> list[list[str]]:
-        """Return the sinks that may write to each topic; of a topic that has none of its own, those that choose."""
+        """Return the sinks that may write to each topic, and last the sinks that choose their topic per record."""
         choosing = [name for name, topic in self._sinks.items() if callable(topic)]
         named = {topic: [*choosing] for topic in self._sinks.values() if isinstance(topic, str)}
         for name, topic in self._sinks.items():
@@ -263,22 +253,22 @@ class StreamGraph:
 
 
 class Stage(NamedTuple):
-    """A node of a program, and how what it sends on is written; serdes of None are not known."""
+    """A node of a program, and the serdes of what it sends on; those of None are unknown."""
 
     graph: StreamGraph
     node: str
     key_serde: Serde[Any] | None
     value_serde: Serde[Any] | None
     in_columns: bool = False
-    """Whether records, or changes, come in columns, if who is below takes them."""
+    """Whether records, or changes, come in columns if the node below takes them."""
 
     def with_serdes(self, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None) -> Stage:
-        """Return the stage with these serdes; those of None stay."""
+        """Return the stage with these serdes; None leaves one as it is."""
         return self._replace(key_serde=key_serde or self.key_serde, value_serde=value_serde or self.value_serde)
 
 
 class Staged:
-    """What stands at a stage of a program: every stream and every table."""
+    """A stream or a table: what stands at a stage of a program."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage

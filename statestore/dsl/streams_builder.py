@@ -25,16 +25,16 @@ _TABLE_SOURCE = "KTABLE-SOURCE-"
 
 
 class StreamsBuilder:
-    """Declares streams and tables, of which `build` makes a topology.
+    """Declares streams and tables; `build` makes a topology of them.
 
     Processors and stores have the names that Kafka Streams gives them for the same program, so that state can move both
-    ways. Numbers in names count what was declared before: give names to what is to outlive a change of the program.
+    ways. Numbers in names count what was declared before: name whatever must survive a change of the program.
     """
 
     def __init__(self, *, in_columns: bool = True) -> None:
-        """Begin a program. `in_columns` of False has all of it go record by record, where columns would be faster.
+        """Begin a program. `in_columns=False` processes record by record, even where columns would be faster.
 
-        A query needs that which leaves out records that a processor fails on, or whose interceptors look at each one.
+        A query needs that if it skips records on which a processor fails, or if its interceptors look at each record.
         """
         self._graph = StreamGraph(KStream, in_columns)
         self._streams: dict[frozenset[str], KStream] = {}
@@ -42,15 +42,15 @@ class StreamsBuilder:
     def stream(
         self, topics: str | Sequence[str], *, key_serde: Serde[Any], value_serde: Serde[Any], name: str | None = None
     ) -> KStream:
-        """Return the stream of the records of one topic or several. `name` is that of its node.
+        """Return the stream of the records of one topic or several. `name` names its node.
 
-        Who asks again for the same topics gets the same stream. Raises TopologyError for other serdes then.
+        A second call with the same topics returns the same stream. Raises TopologyError if it has other serdes.
         """
         read = (topics,) if isinstance(topics, str) else tuple(topics)
         node = self._graph.new_name(_STREAM_SOURCE, name)
         if (known := self._streams.get(frozenset(read))) is not None:
             if (known._key_serde, known._value_serde) != (key_serde, value_serde):
-                raise TopologyError(f"stream({topics!r}): {known._node!r} reads the same with other serdes")
+                raise TopologyError(f"stream({topics!r}): {known._node!r} reads the same topics with other serdes")
             return known
         self._graph.add_step(
             node, lambda topology: topology.add_source(node, read, key_serde=key_serde, value_serde=value_serde)
@@ -68,9 +68,9 @@ class StreamsBuilder:
         materialized: Materialized | None = None,
         name: str | None = None,
     ) -> KTable[KStream]:
-        """Return the table of a topic: of each key the latest value; a record without a value deletes its key.
+        """Return the table of a topic: the latest value of each key; a record without a value deletes its key.
 
-        It is kept if `materialized` names it, or if something that is made of it has to look into it.
+        It has a store if `materialized` names one, or if a later step has to read the table.
         """
         graph = self._graph
         asked = Materialized.of(materialized)
@@ -93,14 +93,14 @@ class StreamsBuilder:
         materialized: Materialized | None = None,
         name: str | None = None,
     ) -> GlobalKTable:
-        """Return the table of a topic of which every shard has all: streams can join it by any key.
+        """Return the table of a topic, all of it in every shard: streams can join it by any key.
 
-        Each shard keeps a copy of its own. Raises TopologyError for a versioned one: it has no history, as in Kafka.
+        Each shard keeps its own copy. Raises TopologyError for a versioned one: as in Kafka, it has no history.
         """
         graph, asked = self._graph, Materialized.of(materialized)
         if asked.is_versioned:
             raise TopologyError(
-                f"the global table of topic {topic!r} can't be versioned: every shard has only the latest"
+                f"the global table of topic {topic!r} can't be versioned: it keeps only the latest value of each key"
             )
         kept = asked.or_serdes(key_serde, value_serde).or_name(lambda: f"{topic}-{graph.new_store_name('')}")
         builder = kept.key_value_builder()
@@ -114,7 +114,7 @@ class StreamsBuilder:
     def add_state_store(self, builder: StoreBuilder[Any]) -> StreamsBuilder:
         """Add a store for `KStream.process` and `process_values`, which name it; its keys are those of the records.
 
-        Raises TopologyError for a name that is taken.
+        Raises TopologyError if the name is taken.
         """
         self._graph.add_state_store(builder)
         return self
@@ -129,14 +129,14 @@ class StreamsBuilder:
         value_serde: Serde[Any],
         name: str | None = None,
     ) -> StreamsBuilder:
-        """Add a store of which every shard has all, fed from a topic by a processor; every other one can read it."""
+        """Add a store that is whole in every shard: a processor fills it from a topic, all others can read it."""
         self._add_global(builder, topic, supplier, key_serde, value_serde, name)
         return self
 
     def build(self) -> Topology:
         """Return a topology of all that was declared; a new one at every call.
 
-        Raises TopologyError for what can't be run, as a table whose serdes are not known.
+        Raises TopologyError for what can't run, such as a table whose serdes are unknown.
         """
         return self._graph.build()
 

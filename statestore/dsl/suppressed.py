@@ -12,55 +12,55 @@ from statestore.stores.supplier import Duration, milliseconds
 
 @dataclass(frozen=True)
 class EmitStrategy:
-    """Whether a window is put out at each change, or once when it closes."""
+    """Whether a window is emitted at each change, or once, when it closes."""
 
     is_final: bool
 
     @classmethod
     def on_window_update(cls) -> EmitStrategy:
-        """Return the strategy of putting out each change: the default."""
+        """Return the strategy that emits each change: the default."""
         return cls(False)
 
     @classmethod
     def on_window_close(cls) -> EmitStrategy:
-        """Return the strategy of putting a window out once, when its grace has passed in event time."""
+        """Return the strategy that emits a window once, when its grace has passed in event time."""
         return cls(True)
 
 
 @dataclass(frozen=True)
 class BufferConfig:
-    """How many keys, and how many bytes of them, are held back, and what is done when there are more.
+    """How many keys and bytes are held back, and what happens when there are more.
 
-    Each `with_` method returns another one. Bytes are as Kafka Streams counts them: keys, values and headers with some
-    28 bytes for each change, less than it takes on the disk. Both bounds are those of a shard.
+    Each `with_` method returns another one. Bytes are counted as in Kafka Streams: keys, values, headers and some 28
+    bytes for each change, which is less than they take on disk. Both bounds apply to each shard.
     """
 
     record_bound: int | None = None
     byte_bound: int | None = None
     is_strict: bool = True
-    """Whether it is an error if there are more; else the earliest go on before their time."""
+    """Whether exceeding a bound is an error; otherwise the earliest changes go on before their time."""
 
     @classmethod
     def unbounded(cls) -> BufferConfig:
-        """Return one without bounds: as many keys are held back as there are, on the disk."""
+        """Return one without bounds: all keys are held back, on disk."""
         return cls()
 
     @classmethod
     def max_records(cls, record_limit: int) -> BufferConfig:
-        """Return one of so many keys, which emits early when it is full. Raises ValueError for a negative number."""
+        """Return one of at most so many keys, which emits early when full. Raises ValueError for a negative number."""
         return cls(is_strict=False).with_max_records(record_limit)
 
     @classmethod
     def max_bytes(cls, byte_limit: int) -> BufferConfig:
-        """Return one of so many bytes, which emits early when it is full. Raises ValueError for a negative number."""
+        """Return one of at most so many bytes, which emits early when full. Raises ValueError for a negative number."""
         return cls(is_strict=False).with_max_bytes(byte_limit)
 
     def with_max_records(self, record_limit: int) -> BufferConfig:
-        """Return one of so many keys. Raises ValueError for a negative number."""
+        """Return one of at most so many keys. Raises ValueError for a negative number."""
         return replace(self, record_bound=_bound("record_limit", record_limit))
 
     def with_max_bytes(self, byte_limit: int) -> BufferConfig:
-        """Return one of so many bytes. Raises ValueError for a negative number."""
+        """Return one of at most so many bytes. Raises ValueError for a negative number."""
         return replace(self, byte_bound=_bound("byte_limit", byte_limit))
 
     def with_no_bound(self) -> BufferConfig:
@@ -68,7 +68,7 @@ class BufferConfig:
         return BufferConfig()
 
     def shut_down_when_full(self) -> BufferConfig:
-        """Return one that raises SuppressionBufferFullError when it is full: the batch fails."""
+        """Return one that raises SuppressionBufferFullError when it is full, which fails the batch."""
         return replace(self, is_strict=True)
 
     def emit_early_when_full(self) -> BufferConfig:
@@ -78,36 +78,36 @@ class BufferConfig:
 
 @dataclass(frozen=True)
 class Suppressed:
-    """How long changes of a table are held back; of several of a key the last one goes on."""
+    """How long changes of a table are held back; of several changes of a key, only the last one goes on."""
 
     buffer: BufferConfig
     limit_ms: int | None
-    """How long after the first change of a key; None is until its window closes."""
+    """How long after the first change of a key; None means until its window closes."""
     name: str | None = None
 
     @classmethod
     def until_window_closes(cls, buffer_config: BufferConfig) -> Suppressed:
-        """Return one that sends on of each window what it is when it has closed, and nothing before.
+        """Return one that sends on the final value of each window when it closes, and nothing before.
 
-        Raises ValueError for a buffer that emits early, which would send on what is not final.
+        Raises ValueError for a buffer that emits early, which would send on values that are not final.
         """
         if not buffer_config.is_strict:
             raise ValueError(
-                "until_window_closes() sends on final results alone: give it BufferConfig.unbounded(), or one that "
-                "has to shut_down_when_full()"
+                "until_window_closes() sends on only final results: give it BufferConfig.unbounded(), or a bounded one "
+                "with shut_down_when_full()"
             )
         return cls(buffer_config, None)
 
     @classmethod
     def until_time_limit(cls, time_to_wait: Duration, buffer_config: BufferConfig | None = None) -> Suppressed:
-        """Return one that waits for more changes of a key for so long, in event time; None is without bounds.
+        """Return one that waits so long, in event time, after a key's first change; the default buffer is unbounded.
 
         Raises ValueError for a negative time.
         """
         return cls(buffer_config or BufferConfig(), milliseconds("time_to_wait", time_to_wait))
 
     def with_name(self, name: str) -> Suppressed:
-        """Return one with a name of its node; the store is named after it."""
+        """Return one that names its node; the store is named after it."""
         return replace(self, name=name)
 
 

@@ -1,6 +1,6 @@
-"""What a table of a program is made of, until the topology is made: where it is kept, and who wants its old values.
+"""Plans of tables until the topology is built: where a table is kept, and whether changes carry old values.
 
-Both are decided by what is built on a table. Source: Kafka's KTableImpl.enableSendingOldValues and valueGetterSupplier.
+Later steps decide both. Source: Kafka's KTableImpl.enableSendingOldValues and valueGetterSupplier.
 """
 
 from __future__ import annotations
@@ -13,14 +13,7 @@ from typing import Any
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.changes_out import ChangesPlan
 from statestore.dsl.processors.suppressing import SuppressedView, Suppressing, SuppressPlan
-from statestore.dsl.processors.table_views import (
-    ComputedView,
-    SessionView,
-    StoreView,
-    TableView,
-    VersionedView,
-    WindowView,
-)
+from statestore.dsl.processors.table_views import ComputedView, StoreView, TableView, VersionedView
 from statestore.dsl.processors.tables import (
     ComputedTablePlan,
     ComputingTable,
@@ -41,9 +34,9 @@ class TablePlan(ABC):
         self.sends_old = False
 
     def send_old_values(self, *, even_unkept: bool) -> bool:
-        """Have changes say what was there before, and return whether they will.
+        """Have changes carry old values, and return whether they will.
 
-        A table that is kept nowhere does not know. `even_unkept` has such a one kept.
+        A table without a store does not know old values; `even_unkept` gives it one.
         """
         if not self.sends_old:
             self.sends_old = self._can_send_old(even_unkept=even_unkept)
@@ -51,7 +44,7 @@ class TablePlan(ABC):
 
     @abstractmethod
     def view(self) -> TableView:
-        """Return how others read the table; one that is read has to be kept, or computed of one that is."""
+        """Return how others read the table: from its store, or computed from tables that have one."""
 
     @property
     def history_retention_ms(self) -> int | None:
@@ -65,7 +58,7 @@ class TablePlan(ABC):
 
     @property
     def sends_versions(self) -> bool:
-        """Whether changes may be of versions that are not the latest: of a versioned table, and what hangs on one."""
+        """Whether changes may be of versions that are not the latest: in a versioned table, or computed from one."""
         return self.is_versioned
 
     def _can_send_old(self, *, even_unkept: bool) -> bool:
@@ -73,19 +66,19 @@ class TablePlan(ABC):
 
 
 class KeptTable(TablePlan):
-    """A table that has a store in any case: an aggregate's."""
+    """A table that always has a store: an aggregate's."""
 
     def __init__(self, view: TableView, history_retention_ms: int | None = None) -> None:
         super().__init__()
         self._view = view
         self._history_retention_ms = history_retention_ms
         self.late_inputs: tuple[Serde[Any] | None, Serde[Any] | None] | None = None
-        """The serdes of records that may come too late for a window; None if it has none."""
+        """The serdes of records that may come too late; None if the table has no windows."""
         self.late_child: str | None = None
-        """Who gets the records that came too late for a window; None is nobody."""
+        """The node that gets the records that came too late for a window, if any."""
 
     def children_of_changes(self, children: Sequence[str]) -> tuple[str, ...] | None:
-        """Return who of all below gets the changes; None is everybody."""
+        """Return which of its children get the changes; None means all."""
         return None if self.late_child is None else tuple(name for name in children if name != self.late_child)
 
     @property
@@ -99,23 +92,13 @@ class KeptTable(TablePlan):
         view = StoreView if history_retention_ms is None else VersionedView
         return cls(view((store,)), history_retention_ms)
 
-    @classmethod
-    def of_windows(cls, store: str) -> KeptTable:
-        """Return the table of a window store."""
-        return cls(WindowView((store,)))
-
-    @classmethod
-    def of_sessions(cls, store: str) -> KeptTable:
-        """Return the table of a session store."""
-        return cls(SessionView((store,)))
-
     def view(self) -> TableView:
         """Return what reads its store."""
         return self._view
 
 
 class KeyedTable(TablePlan):
-    """A table of one value a key, which is kept if it was given a name or if somebody needs it."""
+    """A table of one value a key, which has a store if it was given a name or if a later step needs one."""
 
     def __init__(self, materialized: Materialized, *, is_kept: bool) -> None:
         super().__init__()
@@ -124,11 +107,11 @@ class KeyedTable(TablePlan):
 
     @property
     def history_retention_ms(self) -> int | None:
-        """For how long old versions are kept, if it is kept itself."""
+        """For how long its own store keeps old versions, if it has one."""
         return self._materialized.history_retention_ms if self.is_kept else None
 
     def stores(self) -> Sequence[StoreBuilder[Any]]:
-        """Return the store that it is kept in, if it is."""
+        """Return the builder of its store, if it has one."""
         return (self._materialized.key_value_builder(),) if self.is_kept else ()
 
     def _store(self) -> TableStorePlan | None:
@@ -154,7 +137,7 @@ class SourceTable(KeyedTable):
         return partial(ReadingTable, TableProcessorPlan(self._store(), self._changes()))
 
     def view(self) -> TableView:
-        """Have the table kept, and return what reads its store."""
+        """Give the table a store, and return what reads it."""
         self.is_kept = True
         return self._store_view()
 
@@ -164,7 +147,7 @@ class SourceTable(KeyedTable):
 
 
 class ComputedTable(KeyedTable):
-    """A table that is computed of another one, value by value."""
+    """A table that is computed from another one, value by value."""
 
     def __init__(
         self,
@@ -181,25 +164,25 @@ class ComputedTable(KeyedTable):
 
     @property
     def history_retention_ms(self) -> int | None:
-        """For how long old versions are kept, by itself or by the table that it is computed of."""
+        """For how long old versions are kept, by itself or by the table that it is computed from."""
         return super().history_retention_ms if self.is_kept else self._of.history_retention_ms
 
     def supplier(self) -> ProcessorSupplier:
         """Return what makes the processor."""
-        # Of a versioned table each version counts, also one that says what the last one said.
+        # In a versioned table every version counts, even one that equals the one before.
         leaves_out_nothing = self._leaves_out_nothing and not self._of.is_versioned
         plan = ComputedTablePlan(self._store(), self._changes(), self._function, leaves_out_nothing)
         return partial(ComputingTable, plan)
 
     def view(self) -> TableView:
-        """Return what reads its store, or computes."""
+        """Return what reads its store, or computes from the other table."""
         if self.is_kept:
             return self._store_view()
         return ComputedView((of := self._of.view()).stores, of, self._function)
 
     @property
     def sends_versions(self) -> bool:
-        """Whether its own versions, or those of the table that it is computed of, go on."""
+        """Whether its own versions, or those of the table that it is computed from, go on."""
         return self.is_versioned if self.is_kept else self._of.sends_versions
 
     def _can_send_old(self, *, even_unkept: bool) -> bool:
@@ -213,24 +196,24 @@ class SuppressedTable(TablePlan):
         super().__init__()
         self._of = of
         self._held_back = held_back
-        # What a key was before it was held back can be told by nobody else.
+        # While a key is held back, readers get the old value of its first change.
         of.send_old_values(even_unkept=True)
 
     def supplier(self) -> ProcessorSupplier:
-        """Return what makes the processor. Raises TopologyError for changes that are versions, as in Kafka."""
+        """Return what makes the processor. Raises TopologyError for a versioned table, as in Kafka."""
         if self._of.sends_versions:
             raise TopologyError(
-                f"suppress() with the store {self._held_back.buffer.store!r} is of a versioned table, whose changes "
-                "may be older than those that are held back: have the table kept without versions"
+                f"suppress() with the store {self._held_back.buffer.store!r} can't hold back a versioned table, whose "
+                "changes may be older than those held back: materialize the table without versions"
             )
         return partial(Suppressing, self._held_back)
 
     def stores(self) -> Sequence[StoreBuilder[Any]]:
-        """Return the store of what is held back."""
+        """Return the builder of the store of what is held back."""
         return self._held_back.buffer.builders()[:1]
 
     def view(self) -> TableView:
-        """Return what reads what is held back, and the table above."""
+        """Return what reads the changes held back, else the table above."""
         of, buffer = self._of.view(), self._held_back.buffer
         return SuppressedView((buffer.store, *of.stores), of, buffer)
 

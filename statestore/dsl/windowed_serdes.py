@@ -29,13 +29,13 @@ _TIME: Final = np.dtype(">i8")
 
 @dataclass(frozen=True)
 class WindowedSerde(Serde[Windowed]):
-    """The serde of windowed keys, and what it is made of."""
+    """The serde of windowed keys, and their layout."""
 
     layout: WindowedLayout = field(kw_only=True)
 
 
 def time_windowed_serde(inner: Serde[Any], window_size_ms: int) -> WindowedSerde:
-    """Return the serde of keys of windows of one size; bytes say when a window starts, and its end is computed."""
+    """Return the serde of keys of windows of one size: bytes hold the start of a window, its end is computed."""
     return _serde(WindowedLayout(f"windowed {inner.name}", inner, ("start_ms",), window_size_ms))
 
 
@@ -46,13 +46,13 @@ def session_windowed_serde(inner: Serde[Any]) -> WindowedSerde:
 
 @dataclass(frozen=True)
 class WindowedLayout:
-    """A key, with the times that stand behind it."""
+    """A key, followed by times."""
 
     name: str
     inner: Serde[Any]
     times: tuple[str, ...]
     size_ms: int = 0
-    """Of windows whose end is not there."""
+    """The size of windows whose end is not in the bytes."""
     struct: struct.Struct = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -66,12 +66,13 @@ class WindowedLayout:
         return self.inner.serialize(window.key) + self.struct.pack(*(getattr(window, time) for time in self.times))
 
     def read(self, data: bytes) -> Windowed:
-        """Return the windowed key in bytes. Raises TruncatedError if the times are not there."""
+        """Return the windowed key in bytes. Raises TruncatedError if there are too few for the times."""
         end = len(data) - self.struct.size
         if end < 0:
             raise TruncatedError(self.name, wanted=self.struct.size, got=len(data))
         times = dict(zip(self.times, self.struct.unpack(data[end:]), strict=True))
-        return Windowed(self.inner.deserialize(data[:end]), **{"end_ms": self._end_ms(times["start_ms"]), **times})
+        end_ms = min(times["start_ms"] + self.size_ms, MAX_TIME_MS)
+        return Windowed(self.inner.deserialize(data[:end]), **{"end_ms": end_ms, **times})
 
     def write_column(self, inner: ColumnSerde, column: pa.Array) -> pa.BinaryArray:
         """Return the bytes of a column of windowed keys. Raises SerializationError for any other column."""
@@ -96,9 +97,6 @@ class WindowedLayout:
         keys = inner.deserialize(pa.compute.binary_slice(column, 0, -self.struct.size))
         ends = times.get("end_ms", np.minimum(times["start_ms"], MAX_TIME_MS - self.size_ms) + self.size_ms)
         return windowed_column(keys, times["start_ms"], ends)
-
-    def _end_ms(self, start_ms: int) -> int:
-        return min(start_ms + self.size_ms, MAX_TIME_MS)
 
 
 def _keeping_nulls(convert: Callable[[pa.Array], pa.Array], column: pa.Array) -> pa.Array:

@@ -14,7 +14,7 @@ from statestore.stores.supplier import Duration, milliseconds
 class TimeWindows:
     """Windows of one size, one beginning every `advance_ms`: tumbling if that is their size, else hopping.
 
-    A window's end is not part of it. `grace_ms` is for how long after its end a window still takes records.
+    A window's end is not part of it. `grace_ms` says how long after its end a window still takes records.
     """
 
     size_ms: int
@@ -28,12 +28,12 @@ class TimeWindows:
 
     @classmethod
     def of_size_and_grace(cls, size: Duration, after_window_end: Duration) -> TimeWindows:
-        """Return tumbling windows that take records for a while after their end. Raises ValueError likewise."""
+        """Return tumbling windows that take records for a grace after their end. Raises ValueError likewise."""
         size_ms = milliseconds("size", size, least=1)
         return cls(size_ms, size_ms, milliseconds("after_window_end", after_window_end))
 
     def advance_by(self, advance: Duration) -> TimeWindows:
-        """Return hopping windows: one begins every `advance`. Raises ValueError unless it is 1 ms to their size."""
+        """Return hopping windows: one begins every `advance`. Raises ValueError unless that is 1 ms to their size."""
         advance_ms = milliseconds("advance", advance, least=1)
         if advance_ms > self.size_ms:
             raise ValueError(f"advance ({advance_ms} ms) must not be longer than the windows' size ({self.size_ms} ms)")
@@ -41,7 +41,7 @@ class TimeWindows:
 
     @property
     def closes_after_ms(self) -> int:
-        """How long after its end, which does not belong to it, a window takes records no longer."""
+        """How long after its end, which is not part of it, a window closes."""
         return self.grace_ms
 
     def starts(self, timestamp_ms: int) -> range:
@@ -52,9 +52,9 @@ class TimeWindows:
 
 @dataclass(frozen=True)
 class SlidingWindows:
-    """For each record a window of those at most `time_difference_ms` before it, and one of those after it.
+    """For each record, one window of the records at most `time_difference_ms` before it, and one of those after it.
 
-    Both ends belong to a window.
+    Both ends are part of a window.
     """
 
     time_difference_ms: int
@@ -67,18 +67,18 @@ class SlidingWindows:
 
     @classmethod
     def of_time_difference_and_grace(cls, time_difference: Duration, after_window_end: Duration) -> SlidingWindows:
-        """Return windows that take records for a while after their end. Raises ValueError for negative spans."""
+        """Return windows that take records for a grace after their end. Raises ValueError for negative spans."""
         return cls(milliseconds("time_difference", time_difference), milliseconds("after_window_end", after_window_end))
 
     @property
     def closes_after_ms(self) -> int:
-        """How long after its end, which belongs to it, a window takes records no longer."""
+        """How long after its end, which is part of it, a window closes."""
         return self.grace_ms + 1
 
 
 @dataclass(frozen=True)
 class SessionWindows:
-    """Records of a key with at most `inactivity_gap_ms` between one and the next. Both ends belong to a session."""
+    """Records of a key with at most `inactivity_gap_ms` between one and the next. Both ends are part of a session."""
 
     inactivity_gap_ms: int
     grace_ms: int
@@ -90,20 +90,20 @@ class SessionWindows:
 
     @classmethod
     def of_inactivity_gap_and_grace(cls, inactivity_gap: Duration, after_window_end: Duration) -> SessionWindows:
-        """Return sessions that take records for a while longer. Raises ValueError for illegal spans."""
+        """Return sessions that take records for a grace longer. Raises ValueError for negative spans."""
         return cls(milliseconds("inactivity_gap", inactivity_gap), milliseconds("after_window_end", after_window_end))
 
     @property
     def closes_after_ms(self) -> int:
-        """How long after its last record a session takes records no longer."""
+        """How long after its last record a session closes."""
         return self.inactivity_gap_ms + self.grace_ms + 1
 
 
 @dataclass(frozen=True)
 class JoinWindows:
-    """Two records meet if the other one's timestamp is from `before_ms` before to `after_ms` after this one's.
+    """Two records are joined if the other's timestamp is at most `before_ms` before or `after_ms` after this one's.
 
-    One of both may be negative, as long as the window has a length. `grace_ms` is for how long records may come late.
+    One of the two may be negative, as long as the window has a length. `grace_ms` says how late records may come.
     """
 
     before_ms: int
@@ -112,12 +112,12 @@ class JoinWindows:
 
     @classmethod
     def of_time_difference_with_no_grace(cls, time_difference: Duration) -> JoinWindows:
-        """Return windows of that much time to both sides. Raises ValueError for a negative difference."""
+        """Return windows of that much time on both sides. Raises ValueError for a negative difference."""
         return cls.of_time_difference_and_grace(time_difference, 0)
 
     @classmethod
     def of_time_difference_and_grace(cls, time_difference: Duration, after_window_end: Duration) -> JoinWindows:
-        """Return windows of that much time to both sides, for records that may come late by a grace."""
+        """Return windows of that much time on both sides and a grace. Raises ValueError for negative spans."""
         difference_ms = milliseconds("time_difference", time_difference)
         return cls(difference_ms, difference_ms, milliseconds("after_window_end", after_window_end))
 
@@ -130,12 +130,12 @@ class JoinWindows:
         return _with_length(replace(self, after_ms=_span(time_difference)))
 
     def closes_after_ms(self, *, is_left: bool) -> int:
-        """How long after a record of a side it meets none of the other one any more."""
+        """How long after a record of one side no record of the other side can be joined with it."""
         return (self.after_ms if is_left else self.before_ms) + self.grace_ms + 1
 
     @property
     def size_ms(self) -> int:
-        """From the earliest to the latest timestamp that meets one."""
+        """The time from the earliest to the latest timestamp that is joined with a record."""
         return self.before_ms + self.after_ms
 
 

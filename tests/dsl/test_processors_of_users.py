@@ -143,7 +143,7 @@ def test_what_is_not_there_or_there_twice_is_refused() -> None:
     builder = StreamsBuilder()
     stream = builder.stream("in", key_serde=TEXT, value_serde=TEXT)
     assert builder.stream(["in"], key_serde=TEXT, value_serde=TEXT) is stream
-    with pytest.raises(TopologyError, match="reads the same with other serdes"):
+    with pytest.raises(TopologyError, match="reads the same topics with other serdes"):
         builder.stream("in", key_serde=TEXT, value_serde=INT64)
     builder.add_state_store(numbers("own"))
     with pytest.raises(TopologyError, match="already is a state store 'own'"):

@@ -227,10 +227,10 @@ def test_records_that_are_late_are_known_also_where_results_are_computed_of_what
     [
         (Aggregate.sum("n"), [{"n": 2**63 - 1}, {"n": 1}], "64 bits; it came to int of 1 bits"),
         (Aggregate.sum("d"), [{"d": 1e13 - 1}, {"d": 1}], "decimal(15,2); it came to int of 1 bits"),
-        (Aggregate.sum("t"), [{"t": "5"}], "a number is needed, not str; it came to str of 1 characters"),
-        (Aggregate.mean("b"), [{"b": True}], "a number is needed, not bool; it came to bool"),
+        (Aggregate.sum("t"), [{"t": "5"}], "it needs a number, not str; it came to str of 1 characters"),
+        (Aggregate.mean("b"), [{"b": True}], "it needs a number, not bool; it came to bool"),
         (Aggregate.max("n"), [{"n": 1}, {"n": "x"}], "not supported between instances of 'str' and 'int'"),
-        (Aggregate.sum("n"), [5], "column 'n' is asked of a value that is int, not a dict; it came to int of 3 bits"),
+        (Aggregate.sum("n"), [5], "it reads column 'n', but the value is int, not a dict; it came to int of 3 bits"),
     ],
 )
 def test_what_does_not_fit_is_refused_when_it_comes(aggregate: Aggregate, values: list[Any], said: str) -> None:
@@ -266,17 +266,17 @@ def test_all_that_is_wrong_is_one_error() -> None:
         stream.agg(wrong)
     assert isinstance(raised.value, TopologyError)
     assert raised.value.problems == [
-        "'a': sum() takes numbers, decimals of up to 15 digits among them, and column 't' is string: cast it",
-        "'b': max() takes numbers, decimals of up to 15 digits among them, text, booleans, dates and timestamps, and "
+        "'a': sum() takes numbers (also decimals of up to 15 digits), but column 't' is string: cast it",
+        "'b': max() takes numbers (also decimals of up to 15 digits), text, booleans, dates and timestamps, but "
         "column 'b' is binary: cast it",
         "'c': there is no column 'nobody' in the values; there are n, x, d, t, b",
-        "'d' is 5, not an Aggregate, as Aggregate.sum(...)",
-        "'' is no name of a column",
-        "'e': 7 is neither the name of a column nor a function",
+        "'d' is 5, not an Aggregate such as Aggregate.sum(...)",
+        "'' is not a column name",
+        "'e': 7 is neither a column name nor a function",
     ]
     with pytest.raises(AggregatesError, match=re.escape("not {}")):
         stream.agg({})
-    with pytest.raises(AggregatesError, match=r"values are int64, without columns as 'n'.*value=\['n', ...\]"):
+    with pytest.raises(AggregatesError, match=r"values are int64 and have no column 'n'.*value=\['n', ...\]"):
         grouped(None, Serdes.int64())[1].agg({"a": Aggregate.sum("n")})
     with pytest.raises(ValueError, match="limit"):
         Aggregate.collect("n", 0)

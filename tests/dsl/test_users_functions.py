@@ -156,7 +156,7 @@ def test_branches_of_changed_keys_are_divided_anew_as_their_stream_is() -> None:
         (all_of_them,) = stream.map(lambda key, value: (key, value)).split().default_branch().values()
         return all_of_them.group_by_key().count().to_stream()
 
-    with pytest.raises(TopologyError, match=r"KSTREAM-BRANCH-.* to be divided anew by key"):
+    with pytest.raises(TopologyError, match=r"KSTREAM-BRANCH-.* to be repartitioned by key"):
         put_out(program)
 
 

@@ -1,6 +1,6 @@
-"""Aggregates of keys, windows and sessions; how each is computed, by records and in columns, is in `aggregations`.
+"""Aggregates by key, window and session; `aggregations` says how each is computed, by records and in columns.
 
-aggregable_stream what streams have in common that can be aggregated; grouped_stream: by key, and by window
+aggregable_stream what all streams that can be aggregated share; grouped_stream: streams by key, and by window
 several_aggregates
-                  several at once, of columns; aggregate: one of them, and of which types it can be
+                  several aggregates of columns at once; aggregate: one of them, and the types that it takes
 """

@@ -1,4 +1,4 @@
-"""What all streams that can be aggregated have in common, whatever they are aggregated by."""
+"""What all streams that can be aggregated share, by whatever they are aggregated."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _REDUCE: Final = "KSTREAM-REDUCE-"
 
 
 class ReducibleStream(Staged, ABC, Generic[Stream]):
-    """Records to be aggregated, by what needs no more to be known than the values.
+    """Records to be aggregated, with the aggregates that all of them have.
 
-    Of every method: `headers` says what becomes of the headers of the records that are aggregated, `materialized` where
-    the table is kept, `name` is that of its node.
+    In every method, `headers` says how the headers of the aggregated records become one list, `materialized` where the
+    table is kept, and `name` names its node.
     """
 
     _count_takes_number = True
@@ -56,14 +56,14 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
     def __init__(self, stage: Stage, regrouping: Regrouping | None = None) -> None:
         super().__init__(stage)
         self._regrouping = regrouping
-        """How records are divided before; None if they are as they should be."""
+        """How records are repartitioned first; None if they need not be."""
 
     def count(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
     ) -> KTable[Stream]:
         """Return how many records there were."""
         if self._count_takes_number and materialized is not None and Materialized.of(materialized).name is None:
-            self._graph.new_store_name(AGGREGATE)  # Kafka takes a number for nothing here
+            self._graph.new_store_name(AGGREGATE)  # Kafka takes a number here and does not use it
         return self._aggregate(AGGREGATE, counting(), materialized, headers, name)
 
     def reduce(
@@ -74,7 +74,7 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
         headers: PolicyLike = "latest",
         name: str | None = None,
     ) -> KTable[Stream]:
-        """Return what a function makes of the value so far and the next one; the first one is the value itself."""
+        """Return what a function returns for the value so far and the next one; the first is taken as it is."""
         checked("reduce()", reducer, "old value", "new value")
         return self._aggregate(_REDUCE, reducing(reducer, self._value_serde), materialized, headers, name)
 
@@ -116,7 +116,7 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
         headers: PolicyLike = "latest",
         name: str | None = None,
     ) -> KTable[Stream]:
-        """Return a list of the first `limit` values, in JSON unless said otherwise. Raises ValueError below 1."""
+        """Return a list of the first `limit` values, stored as JSON by default. Raises ValueError below 1."""
         return self._aggregate(AGGREGATE, collecting(limit), materialized, headers, name)
 
     def top(
@@ -128,9 +128,9 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
         headers: PolicyLike = "latest",
         name: str | None = None,
     ) -> KTable[Stream]:
-        """Return a list of the `limit` greatest values, greatest first, in JSON unless said otherwise.
+        """Return a list of the `limit` greatest values, greatest first, stored as JSON by default.
 
-        They are compared by what `by` makes of them; of equal ones, the earlier stands first. Raises ValueError for
+        They are compared by what `by` returns for them; of equal ones, the earlier comes first. Raises ValueError for
         a limit below 1.
         """
         return self._aggregate(AGGREGATE, ranking(limit, by), materialized, headers, name)
@@ -138,7 +138,7 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
     def mean(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
     ) -> KTable[Stream]:
-        """Return the mean of the values, as a float; what is kept is their sum and number, in JSON."""
+        """Return the mean of the values, as a float; their sum and number are stored, as JSON."""
         sums = self._aggregate(AGGREGATE, averaging(), materialized, headers, name)
         return sums.map_values(mean_of, value_serde=Serdes.double())
 
@@ -150,10 +150,10 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
         headers: PolicyLike = "latest",
         name: str | None = None,
     ) -> KTable[Stream]:
-        """Return several aggregates of a record's columns at once: a dict of them by the names that they are given.
+        """Return several aggregates at once: a dict with the same names as `aggregates`.
 
-        Values are dicts, or what functions make columns of: see Aggregate. What is kept is a dict too, in JSON, of what
-        each aggregate keeps. Raises AggregatesError with all that is wrong, as far as columns and types are known.
+        Each is of a column, if values are dicts, or of what a function returns for the value: see Aggregate. What each
+        keeps is stored in one dict, as JSON. Raises AggregatesError with all problems, as far as types are known.
         """
         several = SeveralAggregates.of(aggregates, self._value_serde)
         if materialized is not None and is_json(materialized.value_serde):
@@ -170,16 +170,16 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
         """Return the table of the aggregates."""
 
     def _beside(self, kept: Materialized) -> Sequence[PartStore]:
-        """Return the stores that Kafka does not have beside that of the aggregates."""
+        """Return the stores beside that of the aggregates, which Kafka does not have."""
         return ()
 
     def _table_windows(self) -> TableWindows | None:
-        """Return what the windows of the table's keys are; None if keys have none."""
+        """Return what windows the table's keys have; None if none."""
         return None
 
     @abstractmethod
     def _supplier(self, plan: AggregatePlan, columns: ColumnAggregation | None, table: KeptTable) -> ProcessorSupplier:
-        """Return what makes the processor; `columns` is what aggregates, if records come in columns."""
+        """Return what makes the processor; `columns` aggregates if records come in columns, else it is None."""
 
     def _can_take_columns(self) -> bool:
         """Return whether the processor takes columns, if records come in columns."""
@@ -235,7 +235,7 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
 
 
 class AggregableStream(ReducibleStream[Stream]):
-    """Records to be aggregated, whose aggregates never become one."""
+    """Records to be aggregated, whose aggregates are never merged."""
 
     def aggregate(
         self,
@@ -246,7 +246,7 @@ class AggregableStream(ReducibleStream[Stream]):
         headers: PolicyLike = "latest",
         name: str | None = None,
     ) -> KTable[Stream]:
-        """Return what a function of key, value and aggregate makes, beginning with what `initializer` returns.
+        """Return what a function of key, value and aggregate returns; the first aggregate is that of `initializer`.
 
         An aggregate of None is deleted.
         """
@@ -255,7 +255,7 @@ class AggregableStream(ReducibleStream[Stream]):
 
 
 def checked_aggregation(initializer: Function, aggregator: Function, merger: Function | None = None) -> Aggregation:
-    """Return what is kept by users' functions. Raises TopologyError for those that do not take what there is."""
+    """Return an aggregation of users' functions. Raises TopologyError unless they take the right arguments."""
     checked("aggregate()", initializer)
     checked("aggregate()", aggregator, "key", "value", "aggregate")
     if merger is not None:

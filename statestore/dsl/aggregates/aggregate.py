@@ -1,4 +1,4 @@
-"""Aggregate: what `agg` makes of a column, and of which types it can be, as Arrow's: rows have their values in JSON."""
+"""Aggregate: what `agg` computes of a column, and the Arrow types that each takes. Rows hold their values in JSON."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from statestore.dsl.aggregations import (
     latest,
     least,
     mean_of,
+    nothing,
     number_of,
     ranking,
 )
@@ -31,23 +32,21 @@ ColumnOrFunction: TypeAlias = "str | Callable[[Any], Any]"
 """The name of a column of values that are dicts, or a function of a value."""
 
 _Type: TypeAlias = "pa.DataType | None"
-"""Of a column; None is not known."""
+"""The type of a column; None if unknown."""
 
-_LONG: Final = 63
-"""Bits of a whole number of 64 bits, beside its sign."""
 _EXACT_DIGITS: Final = 15
-"""How many digits a decimal can have to be exact in JSON, where numbers with a fraction are doubles."""
+"""The most digits of a decimal that is exact in JSON, where numbers with a fraction are doubles."""
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """An aggregate of a column, one of those of `agg`; its functions make them.
+    """An aggregate of a column, for `agg`; its static methods make them.
 
-    A column is a key of the values, which are dicts, or a function of a value. As in SQL, records where the column is
-    null, or missing, are left out; where all are, the aggregate is null, counts are 0 and lists are empty.
+    A column is a key of the values, which are dicts, or a function of a value. As in SQL, records whose column is null
+    or missing are skipped; if all are, the aggregate is null, a count is 0 and a list is empty.
 
-    A sum of whole numbers has 64 bits, of decimals 15 digits, and must fit; any other is a double. NaN is neither least
-    nor greatest, and makes sums and means NaN.
+    Sums of whole numbers must fit in 64 bits, sums of decimals in 15 digits; other sums are doubles. NaN is ignored by
+    min and max, and makes sums and means NaN.
     """
 
     column: ColumnOrFunction | None
@@ -55,7 +54,7 @@ class Aggregate:
 
     @staticmethod
     def count(column: ColumnOrFunction | None = None) -> Aggregate:
-        """Return how many records there were; with a column, how many of them had it."""
+        """Count the records; with a column, those that have it."""
         return Aggregate(column, _COUNT)
 
     @staticmethod
@@ -98,17 +97,17 @@ class Aggregate:
     def top(column: ColumnOrFunction, limit: int, *, by: Callable[[Any], Any] | None = None) -> Aggregate:
         """Return a list of a column's `limit` greatest values, greatest first.
 
-        They are compared by what `by` makes of them; of equal ones, the earlier stands first. Raises ValueError for a
+        They are compared by what `by` returns for them; of equal ones, the earlier comes first. Raises ValueError for a
         limit below 1.
         """
-        ranking(limit)  # which refuses a limit at once, not only for a column of some type
+        ranking(limit)  # raises for an illegal limit now, not when the type is known
         kind = _IN_ORDER if by is None else FROM_JSON
         return Aggregate(column, AggregateRule("top", kind, _listed, partial(_ranking, limit, by)))
 
 
 @dataclass(frozen=True)
 class ColumnKind:
-    """Types that are taken alike."""
+    """Types that an aggregate takes."""
 
     words: str
     has: Callable[[pa.DataType], bool]
@@ -124,21 +123,19 @@ class AggregateRule:
     """The type of the result."""
     aggregation: Callable[[_Type], Aggregation]
     finish: Callable[[Any], Any] | None = None
-    """What makes the result of what is kept; None if it is the same."""
+    """Makes the result of what is kept; None if it is the same."""
 
 
 def _is_whole(type_: pa.DataType) -> bool:
-    """Return whether numbers of a type are whole."""
     return bool(pa.types.is_integer(type_))
 
 
 def _is_floating(type_: pa.DataType) -> bool:
-    """Return whether a type is of floating-point numbers, NaN among them."""
     return bool(pa.types.is_floating(type_))
 
 
 def _is_decimal(type_: pa.DataType) -> bool:
-    """Return whether a type is of decimals that are exact in JSON."""
+    """Return whether the type is of decimals that are exact in JSON."""
     return bool(pa.types.is_decimal(type_)) and type_.precision <= _EXACT_DIGITS
 
 
@@ -151,7 +148,7 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def _has_order(type_: pa.DataType) -> bool:
-    # The texts that JSON has of times are in the order of times.
+    # In JSON, times are texts that sort like times.
     is_time = pa.types.is_date(type_) or pa.types.is_timestamp(type_)
     return _is_number(type_) or _is_text(type_) or is_time or bool(pa.types.is_boolean(type_))
 
@@ -167,9 +164,9 @@ def _comes_back(type_: pa.DataType) -> bool:
 
 
 _DECIMALS: Final = f"decimals of up to {_EXACT_DIGITS} digits"
-_NUMBERS: Final = ColumnKind(f"numbers, {_DECIMALS} among them", _is_number)
-_IN_ORDER: Final = ColumnKind(f"numbers, {_DECIMALS} among them, text, booleans, dates and timestamps", _has_order)
-FROM_JSON: Final = ColumnKind(f"what JSON gives back, of decimals those of up to {_EXACT_DIGITS} digits", _comes_back)
+_NUMBERS: Final = ColumnKind(f"numbers (also {_DECIMALS})", _is_number)
+_IN_ORDER: Final = ColumnKind(f"numbers (also {_DECIMALS}), text, booleans, dates and timestamps", _has_order)
+FROM_JSON: Final = ColumnKind(f"types that JSON keeps (also {_DECIMALS})", _comes_back)
 _ANY: Final = ColumnKind("anything", lambda type_: True)
 
 
@@ -196,7 +193,7 @@ def _summing(type_: _Type) -> Aggregation:
 
 
 def _of_numbers(aggregation: Aggregation, type_: _Type) -> Aggregation:
-    """Return what also takes the texts that JSON has for floating-point numbers."""
+    """Return an aggregation that also takes JSON's texts for floating-point numbers, such as "NaN"."""
     return _merging_alike(_OfNumbers(aggregation)) if type_ is not None and _is_floating(type_) else aggregation
 
 
@@ -213,12 +210,8 @@ def _mean(sum_and_count: list[Any]) -> Any:
 
 
 def _merging_alike(step: Callable[[Any, Any, Any], Any]) -> Aggregation:
-    """Return an aggregation that begins with nothing, and takes an aggregate as it takes a value."""
-    return Aggregation(_nothing, step, needs_value=True, merger=_Merged(step))
-
-
-def _nothing() -> None:
-    return None
+    """Return an aggregation that begins with None, and merges an aggregate as if it were a value."""
+    return Aggregation(nothing, step, needs_value=True, merger=_Merged(step))
 
 
 @dataclass(frozen=True)
@@ -241,7 +234,7 @@ class _OfNumbers:
 class _Sum:
     def __call__(self, key: Any, value: Any, held: Any) -> Any:
         total = number_of(value) + (0 if held is None else number_of(held))
-        if isinstance(total, int) and not -(1 << _LONG) <= total < 1 << _LONG:
+        if isinstance(total, int) and not -(2**63) <= total < 2**63:
             raise SerializationError("a sum of whole numbers does not fit in 64 bits")
         return in_json(total)
 

@@ -25,6 +25,7 @@ from statestore.dsl.processors.aggregating import AggregatePlan, Aggregating
 from statestore.dsl.processors.aggregating_columns import AggregatingColumns
 from statestore.dsl.processors.changes_out import ChangesPlan
 from statestore.dsl.processors.stateless import PassThrough
+from statestore.dsl.processors.table_views import SessionView, WindowView
 from statestore.dsl.processors.windows.final_windows import store_of_ends
 from statestore.dsl.processors.windows.session_aggregating import SessionAggregating, SessionAggregatingColumns
 from statestore.dsl.processors.windows.sliding_aggregating import SlidingAggregating
@@ -53,7 +54,7 @@ _COGROUP: Final = "COGROUPKSTREAM-AGGREGATE-"
 
 
 class _WindowedStream(ReducibleStream[Stream]):
-    """Records by key and window of any kind."""
+    """Records by key and window, of any kind."""
 
     def __init__(self, stage: Stage, strategy: EmitStrategy | None, regrouping: Regrouping | None) -> None:
         super().__init__(stage, regrouping)
@@ -70,10 +71,9 @@ class _WindowedStream(ReducibleStream[Stream]):
 
 
 class TimeWindowedKStream(_WindowedStream[Stream], AggregableStream[Stream]):
-    """Records by key and window of time, also a sliding one.
+    """Records by key and window of time, which may slide.
 
-    Those without a key and those that come too late are left out, and counted; in sliding windows those without a value
-    too.
+    Records without a key and late ones are dropped and counted; in sliding windows also those without a value.
     """
 
     def __init__(
@@ -85,19 +85,19 @@ class TimeWindowedKStream(_WindowedStream[Stream], AggregableStream[Stream]):
     ) -> None:
         super().__init__(stage, strategy, regrouping)
         self._windows = windows
-        # Kafka takes a number for nothing when it counts, but in sliding windows.
+        # Kafka's count() takes a number that it does not use, except in sliding windows.
         self._count_takes_number = isinstance(windows, TimeWindows)
 
     def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[Stream]:
-        """Return the stream with another strategy of when a window is put out."""
+        """Return the stream with another strategy of when a window is emitted."""
         return TimeWindowedKStream(self._stage, self._windows, strategy, self._regrouping)
 
     def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
         windows, size_ms = self._windows, self._size_ms
-        # The earliest sliding window that a record makes another one of starts two time differences before it.
+        # A record reads sliding windows that start up to two time differences before it.
         lengths = 1 if isinstance(windows, TimeWindows) else 2
-        # The last millisecond of a retention is lost: where windows are put out when they close, or have no length, it
-        # matters, as who joins them looks for them then.
+        # A store loses the last millisecond of its retention. Windows that are read when they close, and windows
+        # without a length, still need it.
         more_ms = int(self._strategy.is_final or not size_ms)
         return kept.window_builder(size_ms, lengths * size_ms + windows.grace_ms, more_ms=more_ms)
 
@@ -108,11 +108,11 @@ class TimeWindowedKStream(_WindowedStream[Stream], AggregableStream[Stream]):
 
     def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[Stream]:
         serde = None if kept.key_serde is None else time_windowed_serde(kept.key_serde, self._size_ms)
-        table = KeptTable.of_windows(str(kept.name))
+        table = KeptTable(WindowView((str(kept.name),)))
         return self._windowed_table(node, kept, serde, table, in_columns=in_columns)
 
     def _table_windows(self) -> TableWindows:
-        return TableWindows.of_starts(self._windows.grace_ms)
+        return TableWindows(self._windows.grace_ms, are_sessions=False)
 
     def _supplier(self, plan: AggregatePlan, columns: ColumnAggregation | None, table: KeptTable) -> ProcessorSupplier:
         windows, is_final = self._windows, self._strategy.is_final
@@ -141,7 +141,7 @@ class SessionWindowedKStream(_WindowedStream[Stream]):
         self._windows = windows
 
     def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[Stream]:
-        """Return the stream with another strategy of when a session is put out."""
+        """Return the stream with another strategy of when a session is emitted."""
         return SessionWindowedKStream(self._stage, self._windows, strategy, self._regrouping)
 
     def aggregate(
@@ -154,10 +154,10 @@ class SessionWindowedKStream(_WindowedStream[Stream]):
         headers: PolicyLike = "latest",
         name: str | None = None,
     ) -> KTable[Stream]:
-        """Return what a function of key, value and aggregate makes, beginning with what `initializer` returns.
+        """Return what a function of key, value and aggregate returns; the first aggregate is that of `initializer`.
 
-        `merger` is a function of key and two aggregates, and is asked at every record: it merges the initial value with
-        each session that the record belongs to, earliest first. An aggregate of None is deleted.
+        `merger`, a function of key and two aggregates, is called at every record: it merges the initial value with each
+        session that the record belongs to, earliest first. An aggregate of None is deleted.
         """
         aggregation = checked_aggregation(initializer, aggregator, merger)
         return self._aggregate(AGGREGATE, aggregation, materialized, headers, name)
@@ -170,11 +170,11 @@ class SessionWindowedKStream(_WindowedStream[Stream]):
 
     def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[Stream]:
         serde = None if kept.key_serde is None else session_windowed_serde(kept.key_serde)
-        table = KeptTable.of_sessions(str(kept.name))
+        table = KeptTable(SessionView((str(kept.name),)))
         return self._windowed_table(node, kept, serde, table, in_columns=in_columns)
 
     def _table_windows(self) -> TableWindows:
-        return TableWindows.of_sessions(self._windows.grace_ms + self._windows.inactivity_gap_ms)
+        return TableWindows(self._windows.grace_ms + self._windows.inactivity_gap_ms, are_sessions=True)
 
     def _supplier(self, plan: AggregatePlan, columns: ColumnAggregation | None, table: KeptTable) -> ProcessorSupplier:
         asked = WindowedPlan(plan, self._windows, self._strategy.is_final, table.late_child)
@@ -184,7 +184,7 @@ class SessionWindowedKStream(_WindowedStream[Stream]):
 
 
 class KGroupedStream(AggregableStream[Stream]):
-    """Records by key. Those without a key or a value are left out, and counted."""
+    """Records by key. Those without a key or a value are dropped and counted."""
 
     @overload
     def windowed_by(self, windows: TimeWindows | SlidingWindows) -> TimeWindowedKStream[Stream]: ...
@@ -196,7 +196,7 @@ class KGroupedStream(AggregableStream[Stream]):
     def windowed_by(self, windows: Windows) -> TimeWindowedKStream[Stream] | SessionWindowedKStream[Stream]: ...
 
     def windowed_by(self, windows: Windows) -> TimeWindowedKStream[Stream] | SessionWindowedKStream[Stream]:
-        """Return the stream by key and window. Raises TypeError for what are no windows to aggregate by."""
+        """Return the stream by key and window. Raises TypeError for windows of another kind."""
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self._stage, windows, regrouping=self._regrouping)
         if not isinstance(windows, (TimeWindows, SlidingWindows)):
@@ -204,7 +204,7 @@ class KGroupedStream(AggregableStream[Stream]):
         return TimeWindowedKStream(self._stage, windows, regrouping=self._regrouping)
 
     def cogroup(self, aggregator: Callable[[Any, Any, Any], Any]) -> CogroupedKStream[Stream]:
-        """Return the stream to be aggregated together with others, by a function of key, value and aggregate."""
+        """Return the stream, to be aggregated together with others by a function of key, value and aggregate."""
         nothing: CogroupedKStream[Stream] = CogroupedKStream((), None)
         return nothing.cogroup(self, aggregator)
 
@@ -220,9 +220,9 @@ class KGroupedStream(AggregableStream[Stream]):
 
 
 class CogroupedKStream(Generic[Stream]):
-    """Several streams by key that make one aggregate, each with a function of its own; by window too, if it is said.
+    """Several streams by key that share one aggregate, each with its own function; optionally by window.
 
-    Each method returns another one. Records are left out as by an aggregate of their stream alone.
+    Each method returns another one. Records are dropped as in an aggregate of their stream alone.
     """
 
     def __init__(self, inputs: tuple[tuple[KGroupedStream[Stream], Function], ...], windows: Windows | None) -> None:
@@ -233,7 +233,7 @@ class CogroupedKStream(Generic[Stream]):
     ) -> CogroupedKStream[Stream]:
         """Return these streams and another one, whose records a function of key, value and aggregate adds.
 
-        Raises TopologyError for a stream of another program, and for keys that are known to be written differently.
+        Raises TopologyError for a stream of another program, and if the key serdes are known and differ.
         """
         require_kind("stream", stream, KGroupedStream)
         checked("cogroup()", aggregator, "key", "value", "aggregate")
@@ -242,7 +242,7 @@ class CogroupedKStream(Generic[Stream]):
         return CogroupedKStream((*self._inputs, (stream, aggregator)), self._windows)
 
     def windowed_by(self, windows: Windows) -> CogroupedKStream[Stream]:
-        """Return the streams by key and window, each window put out at each change."""
+        """Return the streams by key and window; each window is emitted at each change."""
         return CogroupedKStream(self._inputs, windows)
 
     def aggregate(
@@ -254,14 +254,16 @@ class CogroupedKStream(Generic[Stream]):
         headers: PolicyLike = "latest",
         name: str | None = None,
     ) -> KTable[Stream]:
-        """Return what the functions make, beginning with what `initializer` returns. One of None is deleted.
+        """Return the aggregate of the functions; the first is that of `initializer`. An aggregate of None is deleted.
 
-        `merger` is that of sessions, which need one, as of `SessionWindowedKStream.aggregate`. `headers` says what
-        becomes of the headers of the records that are aggregated, `materialized` where the table is kept, `name` is
-        the beginning of its nodes' names. Raises TopologyError for want of a merger, or of sessions to be merged.
+        Sessions need a `merger`: see `SessionWindowedKStream.aggregate`. `headers` says how the headers of the
+        aggregated records become one list, `materialized` where the table is kept; `name` begins its nodes' names.
+        Raises TopologyError if sessions have no merger, and if a merger has no sessions.
         """
         if (merger is not None) is not isinstance(self._windows, SessionWindows):
-            raise TopologyError("aggregate() of several streams takes a merger if they are windowed by sessions, alone")
+            raise TopologyError(
+                "aggregate() of several streams needs a merger if windowed by sessions, and takes none otherwise"
+            )
         streams = [each if self._windows is None else each.windowed_by(self._windows) for each, _ in self._inputs]
         first, policy = streams[0], HeaderPolicy.of(headers)
         graph, asked = first._graph, Materialized.of(materialized).or_serdes(first._key_serde, None)

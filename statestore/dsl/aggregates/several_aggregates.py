@@ -1,4 +1,4 @@
-"""Several aggregates at once: what is kept of a key for each, in one dict, and what the results are."""
+"""Several aggregates at once: what each keeps of a key, in one dict, and the results."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class _Part:
     finish: Callable[[Any], Any] | None
 
     def held_in(self, held: Mapping[str, Any]) -> Any:
-        """Return what is kept for it: what it begins with if the program did not have it before."""
+        """Return what is kept for it, or its initial value if the program has it only now."""
         return held[self.name] if self.name in held else self.aggregation.initializer()
 
     def add(self, key: Any, value: Any, held: Any) -> Any:
-        """Return what is kept after a record. Raises InputError for what the aggregate can't take."""
+        """Return what is kept after a record. Raises InputError for a value that the aggregate can't take."""
         given = value
         try:
             given = self._given(value)
@@ -53,7 +53,7 @@ class _Part:
         if not isinstance(column, str):
             return column(value)
         if not isinstance(value, Mapping):
-            raise InputError(f"column {column!r} is asked of a value that is {type(value).__name__}, not a dict")
+            raise InputError(f"it reads column {column!r}, but the value is {type(value).__name__}, not a dict")
         return value.get(column)
 
 
@@ -63,11 +63,11 @@ class SeveralAggregates:
 
     parts: tuple[_Part, ...]
     made_serde: Serde[Any]
-    """Of the results: with the types of all, if they are known."""
+    """The serde of the results: with the types of all columns, if known."""
 
     @classmethod
     def of(cls, aggregates: Mapping[str, Aggregate], value_serde: Serde[Any] | None) -> SeveralAggregates:
-        """Return the aggregates of values of a serde. Raises AggregatesError with all that is wrong."""
+        """Return the aggregates of values of a serde. Raises AggregatesError with all problems."""
         if problems := list(_problems(aggregates, value_serde)):
             raise AggregatesError(problems=problems)
         parts, made = [], []
@@ -85,7 +85,7 @@ class SeveralAggregates:
 
     @property
     def is_finished(self) -> bool:
-        """Whether results are another dict than what is kept."""
+        """Whether the results differ from what is kept."""
         return any(part.finish is not None for part in self.parts)
 
     @property
@@ -116,17 +116,17 @@ def _type_of(column: ColumnOrFunction | None, serde: Serde[Any] | None) -> pa.Da
 
 def _problems(aggregates: Mapping[str, Aggregate], serde: Serde[Any] | None) -> Iterator[str]:
     if not isinstance(aggregates, Mapping) or not aggregates:
-        yield f'they are a dict of names and aggregates, as {{"total": Aggregate.sum("amount")}}, not {aggregates!r}'
+        yield f'they must be a dict such as {{"total": Aggregate.sum("amount")}}, not {aggregates!r}'
         return
     for name, asked in aggregates.items():
         if not isinstance(name, str) or not name:
-            yield f"{name!r} is no name of a column"
+            yield f"{name!r} is not a column name"
         elif not isinstance(asked, Aggregate):
-            yield f"{name!r} is {asked!r}, not an Aggregate, as Aggregate.sum(...)"
+            yield f"{name!r} is {asked!r}, not an Aggregate such as Aggregate.sum(...)"
         elif isinstance(asked.column, str):
             yield from (f"{name!r}: {problem}" for problem in _problems_of_column(asked, asked.column, serde))
         elif asked.column is not None and not callable(asked.column):
-            yield f"{name!r}: {asked.column!r} is neither the name of a column nor a function"
+            yield f"{name!r}: {asked.column!r} is neither a column name nor a function"
 
 
 def _problems_of_column(asked: Aggregate, column: str, serde: Serde[Any] | None) -> Iterator[str]:
@@ -135,9 +135,9 @@ def _problems_of_column(asked: Aggregate, column: str, serde: Serde[Any] | None)
         if type_ is None:
             yield f"there is no column {column!r} in the values; there are {', '.join(serde.types)}"
         elif not rule.takes.has(type_):
-            yield f"{rule.function}() takes {rule.takes.words}, and column {column!r} is {type_}: cast it"
+            yield f"{rule.function}() takes {rule.takes.words}, but column {column!r} is {type_}: cast it"
     elif serde is not None and not is_json(serde) and serde == STANDARD_SERDES.get(serde.name):
         yield (
-            f"values are {serde.name}, without columns as {column!r}: make dicts the values, in a DataFrame with "
+            f"values are {serde.name} and have no column {column!r}: make the values dicts, in a DataFrame with "
             f"value=[{column!r}, ...], or give a function of the value"
         )

@@ -12,10 +12,9 @@ from statestore.stores.supplier import Duration, milliseconds
 
 @dataclass(frozen=True)
 class Joined:
-    """The join of a stream with a table: the stream's serdes, and for how long its records wait.
+    """Options of the join of a stream with a table: the stream's serdes, and how long its records wait.
 
-    Each `with_` method returns another one. Serdes are needed for a grace period only; those that are None are the
-    stream's own.
+    Each `with_` method returns another one. Serdes are only needed with a grace; those of None are the stream's own.
     """
 
     key_serde: Serde[Any] | None = None
@@ -28,19 +27,19 @@ class Joined:
         return cls(key_serde, value_serde)
 
     def with_grace_period(self, grace: Duration) -> Joined:
-        """Return one whose records wait for `grace` of event time, and are joined in order of time then.
+        """Return one whose records wait for `grace` in event time, and are then joined in order of time.
 
         So the table's records of that time may come after them. The table must be versioned, with a history of at least
-        as long. Raises ValueError for a negative grace. Source: KIP-923.
+        `grace`. Raises ValueError for a negative grace. Source: KIP-923.
         """
         return replace(self, grace_ms=milliseconds("grace", grace))
 
 
 @dataclass(frozen=True)
 class StreamJoined:
-    """The join of two streams: the serdes and the stores of their records. Each `with_` method returns another one.
+    """Options of the join of two streams: serdes and stores. Each `with_` method returns another one.
 
-    Serdes that are None are those of the streams, where they are known.
+    Serdes of None are those of the streams, where known.
     """
 
     key_serde: Serde[Any] | None = None
@@ -53,7 +52,7 @@ class StreamJoined:
     def with_(
         cls, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None, other_value_serde: Serde[Any] | None
     ) -> StreamJoined:
-        """Return one with the serdes of keys, of the values of this stream, and of those of the other one."""
+        """Return one with the serdes of the keys, of this stream's values, and of the other stream's values."""
         return cls(key_serde, value_serde, other_value_serde)
 
     def with_store_name(self, name: str) -> StreamJoined:

@@ -7,12 +7,8 @@ from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple
 
-from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
-from statestore.dsl.join_serdes import (
-    buffered_key_serde,
-    buffered_record_serde,
-    waiting_key_serde,
-)
+from statestore.dsl.header_policy import HeaderPolicy
+from statestore.dsl.join_serdes import BUFFERED_RECORDS, buffered_key_serde, waiting_key_serde
 from statestore.dsl.joins.joined import Joined, StreamJoined
 from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.stateless import PassThrough
@@ -41,19 +37,11 @@ from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.stores import Stores
 
-_JOIN = "KSTREAM-JOIN-"
 _LEFT_JOIN = "KSTREAM-LEFTJOIN-"
-_WINDOWED = "KSTREAM-WINDOWED-"
-_JOIN_THIS = "KSTREAM-JOINTHIS-"
-_JOIN_OTHER = "KSTREAM-JOINOTHER-"
-_OUTER_THIS = "KSTREAM-OUTERTHIS-"
-_OUTER_OTHER = "KSTREAM-OUTEROTHER-"
-_OUTER_SHARED = "KSTREAM-OUTERSHARED-"
-_MERGE = "KSTREAM-MERGE-"
 
 
 class JoinKind(Enum):
-    """Which side's records are joined with None if they find none of the other side."""
+    """Which side's records are joined with None if the other side has none for them."""
 
     INNER = "join"
     LEFT = "left_join"
@@ -71,38 +59,35 @@ class JoinKind(Enum):
 
 
 class JoinOptions(NamedTuple):
-    """What the joins of a stream have in common."""
+    """What all joins of a stream take."""
 
-    headers: PolicyLike
+    headers: HeaderPolicy
     value_serde: Serde[Any] | None
     name: str | None
 
-    @property
-    def policy(self) -> HeaderPolicy:
-        """The policy for headers. Raises ValueError for one that there is not."""
-        return HeaderPolicy.of(self.headers)
-
 
 def require_kind(parameter: str, given: Any, kind: type) -> None:
-    """Raise TypeError, naming the parameter, for what is of another class."""
+    """Raise TypeError, naming the parameter, if it is of another class."""
     if not isinstance(given, kind):
         raise TypeError(f"{parameter} must be a {kind.__name__}, not {given!r}")
 
 
 def require_one_program(left: Stage, right: Stage) -> None:
-    """Raise TopologyError for sides of two programs."""
+    """Raise TopologyError if the sides belong to two programs."""
     if left.graph is not right.graph:
-        raise TopologyError(f"{left.node!r} can't be joined with {right.node!r}, which another StreamsBuilder has made")
+        raise TopologyError(
+            f"{left.node!r} can't be joined with {right.node!r}, which belongs to another StreamsBuilder"
+        )
 
 
 def require_joinable(left: Stage, right: Stage) -> None:
-    """Raise TopologyError for sides of two programs, and for keys that are known to be written differently."""
+    """Raise TopologyError if the sides belong to two programs, or if their key serdes are known and differ."""
     require_one_program(left, right)
     names = [None if side.key_serde is None else side.key_serde.name for side in (left, right)]
     if None not in names and names[0] != names[1]:
         raise TopologyError(
-            f"{left.node!r} can't be joined with {right.node!r}: keys of the one are written as {names[0]!r}, of the "
-            f"other as {names[1]!r}, so equal keys would not meet. Give both the same key serde"
+            f"{left.node!r} can't be joined with {right.node!r}: their key serdes are {names[0]!r} and {names[1]!r}, "
+            "so equal keys would not be found. Give both the same key serde"
         )
 
 
@@ -118,19 +103,19 @@ def add_table_join(
     """Add the join of a stream with a table, and return its node."""
     require_joinable(stream, table)
     graph = stream.graph
-    node = graph.new_name(_LEFT_JOIN if kind.keeps_left else _JOIN, options.name)
-    view, policy = plan.view(), options.policy
+    node = graph.new_name(_LEFT_JOIN if kind.keeps_left else "KSTREAM-JOIN-", options.name)
+    view = plan.view()
     buffer, stores, entry_keys = None, tuple[StoreBuilder[Any], ...](), dict[str, str]()
     if joined.grace_ms is not None:
         key_serde = _required(joined.key_serde or stream.key_serde, "key", stream, "Joined.with_(...)")
         value_serde = _required(joined.value_serde or stream.value_serde, "value", stream, "Joined.with_(...)")
         buffer = StreamBufferPlan(f"{node}-Buffer", key_serde, value_serde, joined.grace_ms)
-        stores = (_key_value_builder(buffer.store, buffered_key_serde(key_serde), buffered_record_serde()),)
+        stores = (_key_value_builder(buffer.store, buffered_key_serde(key_serde), BUFFERED_RECORDS),)
         entry_keys = {buffer.store: BUFFERED_KEYS}
 
     def supplier() -> ProcessorSupplier:
         _require_history(node, plan, joined.grace_ms)
-        joins = StreamTablePlan(view, joiner, policy, kind.keeps_left, buffer=buffer)
+        joins = StreamTablePlan(view, joiner, options.headers, kind.keeps_left, buffer=buffer)
         return partial(StreamTableJoining if buffer is None else BufferedStreamTableJoining, joins)
 
     graph.add(
@@ -159,7 +144,7 @@ def add_global_table_join(
     """Add the join of a stream with a global table, and return its node."""
     require_one_program(stream, table)
     node = stream.graph.new_name(_LEFT_JOIN, options.name)  # Kafka's name for inner joins, too
-    joining = partial(StreamTableJoining, StreamTablePlan(view, joiner, options.policy, kind.keeps_left, key_selector))
+    joining = partial(StreamTableJoining, StreamTablePlan(view, joiner, options.headers, kind.keeps_left, key_selector))
     stream.graph.add(GraphNode(node, (stream.node,), lambda: joining, needs_null_keys=kind.keeps_left))
     return node
 
@@ -176,10 +161,10 @@ def add_stream_join(
     """Add the join of two streams, and return its last node."""
     require_kind("windows", windows, JoinWindows)
     require_joinable(left, right)
-    if windows.size_ms + windows.grace_ms < 1:
+    if _retention_ms(windows) < 1:
         raise TopologyError(
-            f"{left.node!r} can't be joined with {right.node!r} in windows of 0 ms without a grace: nothing would be "
-            "kept, so nothing would ever be found. Give the windows a grace of 1 ms or more"
+            f"{left.node!r} can't be joined with {right.node!r} in windows of 0 ms without a grace: the stores would "
+            "keep nothing. Give the windows a grace of 1 ms or more"
         )
     graph = left.graph
     names = _Names.of(graph, kind, joined, options.name)
@@ -188,7 +173,7 @@ def add_stream_join(
     right_serde = _required(joined.other_value_serde or right.value_serde, "value", right, _SERDES_OF_STREAMS)
     join = StreamJoin(
         joiner,
-        options.policy,
+        options.headers,
         windows,
         names.left_store,
         names.right_store,
@@ -201,7 +186,7 @@ def add_stream_join(
     right_builder = _window_builder(names.right_store, windows, key_serde, right_serde, joined)
     shared: tuple[StoreBuilder[Any], ...] = ()
     if names.waiting_store is not None:
-        # Values are taken apart by who sends them on: most are looked at before, and left there.
+        # The processor decodes values itself, as most are removed without being read.
         waiting = waiting_key_serde(key_serde), Serdes.bytes()
         shared = (_key_value_builder(names.waiting_store, *waiting, is_persistent=joined.is_persistent),)
     keeps_left = partial(KeepingWindow, KeptSide(names.left_store, key_serde, _retention_ms(windows)))
@@ -234,23 +219,23 @@ class _Names(NamedTuple):
 
     @classmethod
     def of(cls, graph: StreamGraph, kind: JoinKind, joined: StreamJoined, name: str | None) -> _Names:
-        """Return new ones; some take a number also if another name was given, as in Kafka."""
+        """Return new names; some take a number even if a name was given, as in Kafka."""
         left_suffix = "-outer-this-join" if kind.keeps_right else "-this-join"
         right_suffix = "-outer-other-join" if kind.keeps_left else "-other-join"
         left_window, right_window = (
-            graph.new_name(_WINDOWED, None if name is None else name + suffix)
+            graph.new_name("KSTREAM-WINDOWED-", None if name is None else name + suffix)
             for suffix in ("-this-windowed", "-other-windowed")
         )
-        left_prefix = _OUTER_THIS if kind.keeps_right else _JOIN_THIS
+        left_prefix = "KSTREAM-OUTERTHIS-" if kind.keeps_right else "KSTREAM-JOINTHIS-"
         numbered_left = graph.new_name(left_prefix)
-        numbered_right = graph.new_name(_OUTER_OTHER if kind.keeps_left else _JOIN_OTHER)
-        merge = graph.new_name(_MERGE, None if name is None else f"{name}-merge")
+        numbered_right = graph.new_name("KSTREAM-OUTEROTHER-" if kind.keeps_left else "KSTREAM-JOINOTHER-")
+        merge = graph.new_name("KSTREAM-MERGE-", None if name is None else f"{name}-merge")
         base = joined.store_name
         waiting = None
         if kind.keeps_left:
             shared_suffix = "-outer-shared-join" if kind.keeps_right else "-left-shared-join"
-            shared = _OUTER_SHARED + numbered_left.removeprefix(left_prefix) if base is None else base + shared_suffix
-            waiting = f"{shared}-store"
+            numbered = "KSTREAM-OUTERSHARED-" + numbered_left.removeprefix(left_prefix)
+            waiting = f"{numbered if base is None else base + shared_suffix}-store"
         return cls(
             left_window,
             right_window,
@@ -287,7 +272,7 @@ def _window_builder(
 
 
 def _retention_ms(windows: JoinWindows) -> int:
-    """Return for how long a side keeps records."""
+    """Return how long a side keeps records."""
     return windows.size_ms + windows.grace_ms
 
 
@@ -301,8 +286,8 @@ def _key_value_builder(
 def _required(serde: Serde[Any] | None, what: str, side: Stage, where: str) -> Serde[Any]:
     if serde is None:
         raise TopologyError(
-            f"the records of {side.node!r} have to be kept for a join, and it is not known how their {what}s are "
-            f"written: give the join {where}"
+            f"the records of {side.node!r} are kept for a join, but the serde of their {what}s is unknown: give the "
+            f"join {where}"
         )
     return serde
 
@@ -313,11 +298,11 @@ def _require_history(node: str, plan: TablePlan, grace_ms: int | None) -> None:
     history_ms = plan.history_retention_ms
     if history_ms is None:
         raise TopologyError(
-            f"join {node!r} has a grace period of {grace_ms} ms, and its table keeps no old versions: give the table "
+            f"join {node!r} has a grace period of {grace_ms} ms, but its table keeps no old versions: give the table "
             "Materialized.as_versioned(...), or leave the grace out"
         )
     if history_ms < grace_ms:
         raise TopologyError(
-            f"join {node!r} has a grace period of {grace_ms} ms, and its table keeps versions for {history_ms} ms: "
+            f"join {node!r} has a grace period of {grace_ms} ms, but its table keeps versions for {history_ms} ms: "
             f"give the table Materialized.as_versioned(name, {grace_ms}) or more"
         )

@@ -23,8 +23,6 @@ from statestore.dsl.table_plans import KeyedTable, TablePlan
 from statestore.processor.processor import ProcessorSupplier
 
 _MERGE = "KTABLE-MERGE-"
-_JOIN_THIS = "KTABLE-JOINTHIS-"
-_JOIN_OTHER = "KTABLE-JOINOTHER-"
 
 
 class TableSide(NamedTuple):
@@ -35,7 +33,7 @@ class TableSide(NamedTuple):
 
 
 class JoinedTable(KeyedTable):
-    """The table of a join: what both tables make of a key."""
+    """The table of a join: of each key, what the joiner makes of both tables' values."""
 
     def __init__(self, left: TablePlan, right: TablePlan, join: TableJoin, materialized: Materialized | None) -> None:
         super().__init__(Materialized.of(materialized), is_kept=materialized is not None)
@@ -43,7 +41,7 @@ class JoinedTable(KeyedTable):
         self._views = left.view(), right.view()
 
     def supplier(self) -> ProcessorSupplier:
-        """Return what makes the processor that both sides send to."""
+        """Return what makes the processor to which both sides send."""
         return partial(MergingTable, TableProcessorPlan(self._store(), self._changes()))
 
     def side_supplier(self, *, is_left: bool) -> ProcessorSupplier:
@@ -82,8 +80,8 @@ def add_table_table_join(
         left.plan.send_old_values(even_unkept=True)
     if kind.keeps_right:
         right.plan.send_old_values(even_unkept=True)
-    join_left = graph.new_name(_JOIN_THIS, None if name is None else f"{name}-join-this")
-    join_right = graph.new_name(_JOIN_OTHER, None if name is None else f"{name}-join-other")
+    join_left = graph.new_name("KTABLE-JOINTHIS-", None if name is None else f"{name}-join-this")
+    join_right = graph.new_name("KTABLE-JOINOTHER-", None if name is None else f"{name}-join-other")
     join = TableJoin(joiner, policy, needs_left=not kind.keeps_right, needs_right=not kind.keeps_left)
     plan = JoinedTable(left.plan, right.plan, join, kept)
     left_view, right_view = left.plan.view(), right.plan.view()

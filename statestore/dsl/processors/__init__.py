@@ -1,14 +1,14 @@
-"""What runs: a processor for each operator, each made of a plan that travels to the executors, as `planned` has it.
+"""What runs: a processor for each operator, made of a plan that travels to the executors (see `planned`).
 
 stateless         filters and mappers
-deduplicating     leaves out what came before, of records by themselves and in columns
-aggregating       without windows; aggregating_columns: in columns
-windows           with windows of time and sessions, and when windows close
-suppressing       holds changes back in a suppression_buffer; time_queue: what is to be done when, in order of time
-tables            tables of topics, and filters and mappers of tables; table_views: how others read what a table holds
-joining           what all joins do; stream_table_joining, table_table_joining, stream_stream_joining: each of them
-changes_out       how changes go on, one by one or the last of each key and batch, also in columns
+deduplicating     drops duplicates, by records and in columns
+aggregating       aggregates without windows; aggregating_columns: in columns
+windows           aggregates by window of time and session, and when windows close
+suppressing       holds changes back in a suppression_buffer; time_queue: keys in order of the time when they are due
+tables            tables of topics, filters and mappers of tables; table_views: how others read what a table holds
+joining           what all joins share; stream_table_joining, table_table_joining, stream_stream_joining: each of them
+changes_out       how changes go on: one by one, or only the last of each key and batch; also in columns
 
-Imports `processor`, `stores` and below, and of its package what is plain data, as `change`, `windows`, `header_policy`.
+Imports `processor`, `stores` and below, and plain data of its package, such as `change`, `windows`, `header_policy`.
 Start at `aggregating`.
 """

@@ -20,7 +20,7 @@ from statestore.stores.holders import ValueTimestampHeaders
 
 @dataclass(frozen=True)
 class AggregatePlan:
-    """What an aggregate is made of. Travels to the executors."""
+    """How records are aggregated. Travels to the executors."""
 
     store: str
     key_serde: Serde[Any]
@@ -28,7 +28,7 @@ class AggregatePlan:
     headers: HeaderPolicy
     changes: ChangesPlan
     node: str | None = None
-    """Which one it is of several that aggregate into the same store; None if it is alone."""
+    """The node's name, if several nodes aggregate into the same store."""
 
 
 class Aggregating(Planned[AggregatePlan]):
@@ -69,9 +69,9 @@ class Update:
     def of(
         self, held: ValueTimestampHeaders[Any] | None, record: Record[Any, Any]
     ) -> tuple[Any, ValueTimestampHeaders[Any]]:
-        """Return the value that was there, and what is to be held; a value of None is none.
+        """Return the old value, and what to hold from now on, whose value of None deletes it.
 
-        What was there before the first record is what the initializer makes, as in Kafka, unless changes are cached.
+        The old value of the first record is that of the initializer, as in Kafka, unless changes are cached.
         """
         if held is None:
             there, timestamp_ms, header_bytes = self._initializer(), record.timestamp_ms, None
@@ -80,11 +80,11 @@ class Update:
             there, timestamp_ms = held.value, max(record.timestamp_ms, held.timestamp_ms)
             header_bytes = held.header_bytes
             knows_old = self._changes.send_old or self._changes.is_cached
-        # The aggregator may change what it is given.
+        # The aggregator may change its argument.
         old = deepcopy(there) if knows_old else None
         made = self._aggregator(record.key, record.value, there)
         if made is None and self._changes.is_cached:
-            # What is gone has no timestamp of its own in a cache. Source: Kafka's TimestampedCacheFlushListener.
+            # In Kafka's cache, a deletion has no timestamp of its own. Source: Kafka's TimestampedCacheFlushListener.
             timestamp_ms = record.timestamp_ms
         return old, ValueTimestampHeaders(made, timestamp_ms, self.merged(header_bytes, record.headers.to_bytes()))
 

@@ -53,7 +53,7 @@ class AggregatingColumns(Planned[AggregatePlan], BatchProcessor):
 
 
 def with_keys(records: RecordColumns, context: ProcessorContext, *, needs_value: bool) -> RecordColumns:
-    """Return the records that have a key, and a value if one is needed; the others are counted."""
+    """Return the records that have a key, and a value if one is needed; the others are dropped and counted."""
     is_whole = pc.is_valid(records.key)
     if needs_value:
         is_whole = pc.and_(is_whole, pc.is_valid(records.value))
@@ -65,7 +65,7 @@ def with_keys(records: RecordColumns, context: ProcessorContext, *, needs_value:
 
 
 class UpdatedColumns(NamedTuple):
-    """What each record leaves of its key or window; a row for each record."""
+    """The state of the key or window after each record; a row for each record."""
 
     new: pa.Array
     old: pa.Array
@@ -82,7 +82,7 @@ class ColumnUpdate:
         self._context = context
 
     def of(self, groups: KeyGroups, held: HeldColumns, records: RecordColumns) -> UpdatedColumns:
-        """Return what the records leave, each after those before it; `held` has a row for each group.
+        """Return the state after each record, in order; `held` has a row for each group.
 
         Raises what `ColumnAggregation.run` raises, and FormatError for headers that have to be parsed and can't be.
         """
@@ -120,7 +120,7 @@ class ColumnUpdate:
 
 
 def _shifted(groups: KeyGroups, before: pa.Array, new: pa.Array) -> pa.Array:
-    """Return for each row what there was before it: of its key's row before, or what was held."""
+    """Return the value before each row: that of the key's row before, or the one that was held."""
     rows = groups.rows_before
     is_first = rows < 0
     earlier = new.take(pa.array(np.where(is_first, 0, rows)))

@@ -1,4 +1,4 @@
-"""How changes of a table go on: one by one, or with caching the last of each key and micro-batch; also in columns."""
+"""How changes of a table go on: one by one or, with caching, only the last of each key and micro-batch."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class ChangesPlan:
     """How a table's changes go on. Travels to the executors."""
 
     send_old: bool = False
-    """Whether anybody below wants to know what a key was before."""
+    """Whether a node below wants old values."""
     is_cached: bool = False
     children: Sequence[str] | None = None
-    """Who gets them; None is everybody below."""
+    """The nodes that get them; None means all children."""
 
     def open(self, context: ProcessorContext, key_serde: Serde[Any]) -> ChangesOut:
         """Return what sends changes on, for one task."""
@@ -47,7 +47,7 @@ class ChangesOut:
     def send(
         self, key: Any, new: Any, old: Any, timestamp_ms: int, header_bytes: bytes, *, is_latest: bool = True
     ) -> None:
-        """Send on what became of a key. `old` is left out if nobody below wants it."""
+        """Send on the change of a key. `old` is left out if no node below wants it."""
         change = Change(new, old if self._send_old else None, is_latest)
         self._forward(Record.adopt(key, change, timestamp_ms, Headers.from_bytes(header_bytes)))
 
@@ -69,14 +69,13 @@ class _CachedChanges(ChangesOut):
         super().__init__(plan, context)
         self._key_bytes: Callable[[Any], bytes] = key_serde.serialize
         self._held: dict[Hashable, tuple[Record[Any, Any], Any, RecordMetadata | None]] = {}
-        """Of each key what goes on, what was told of it before, and where the record came from."""
+        """For each key, what goes on, the old value that was sent last, and the origin of the record."""
 
     def send(
         self, key: Any, new: Any, old: Any, timestamp_ms: int, header_bytes: bytes, *, is_latest: bool = True
     ) -> None:
         place = self._place(key)
         before = self._held.get(place)
-        # What nobody was told of was never there.
         told = old if before is None else before[1]
         change = Change(new, told if self._send_old else None, is_latest)
         record = Record.adopt(key, change, timestamp_ms, Headers.from_bytes(header_bytes))
@@ -85,7 +84,7 @@ class _CachedChanges(ChangesOut):
     def finish(self) -> None:
         held, self._held = self._held, {}
         for record, told, metadata in held.values():
-            if record.value.new is not None or told is not None:
+            if record.value.new is not None or told is not None:  # no deletion of what was never sent
                 with self._context.resumed(record, metadata):
                     self._forward(record)
 
@@ -103,21 +102,21 @@ class _Part(NamedTuple):
 
 
 class ColumnChanges:
-    """Sends changes on, for one task; who is below gets columns of Change."""
+    """Sends changes on, for one task, in columns of Change."""
 
     def __init__(self, plan: ChangesPlan, context: ProcessorContext) -> None:
         self._plan, self._context = plan, context
         self._held: list[_Part] = []
 
     def send(self, made: RecordColumns, old: pa.Array, groups: KeyGroups) -> None:
-        """Send on what became of keys, or windows, which `groups` tells apart, and what was there before each row."""
+        """Send on changes of keys or windows, grouped by `groups`; `old` has the value before each row."""
         if not self._plan.is_cached:
             self.send_at_once(made, old)
             return
         self._held.append(_part(made, old, groups))
 
     def send_at_once(self, made: RecordColumns, old: pa.Array | None) -> None:
-        """Send on what became of keys, or windows, also of a table whose changes are held back; None is not known."""
+        """Send on changes of keys or windows, even with caching; an `old` of None is unknown."""
         value = change_column(made.value, old if self._plan.send_old else None)
         changes = RecordColumns.adopt(made.key, value, made.timestamp_ms, made.headers, made.origin)
         if self._plan.children is None:
@@ -133,14 +132,14 @@ class ColumnChanges:
             return
         records, old = held[0] if len(held) == 1 else _merged(held)
         if records.value.null_count:
-            # What nobody was told of was never there.
+            # No deletion goes on of what was never sent.
             is_told = pc.or_(pc.is_valid(records.value), pc.is_valid(old))
             records, old = records.filter(is_told), old.filter(is_told)
         self.send_at_once(records, old)
 
 
 def _part(made: RecordColumns, old: pa.Array, groups: KeyGroups) -> _Part:
-    """Return what came of each key, or window, in the order in which they first changed."""
+    """Return the last change of each key or window, in the order in which they first changed."""
     order = groups.by_first_row
     return _Part(made.take(groups.last_rows[order]), old.take(pa.array(groups.first_rows[order])))
 
@@ -151,7 +150,7 @@ def _merged(parts: list[_Part]) -> _Part:
 
 
 def groups_of(keys: pa.Array) -> KeyGroups:
-    """Return which rows have the same key, of windowed keys too."""
+    """Return which rows have the same key, which may be windowed."""
     if not isinstance(keys, pa.ExtensionArray):
         return KeyGroups(keys)
     fields = [KeyGroups(keys.storage.field(name)).codes for name in ("key", "start_ms", "end_ms")]

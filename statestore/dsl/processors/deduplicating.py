@@ -1,7 +1,7 @@
-"""Leaves out records that came before. Kafka Streams has no such step (KIP-655 proposes one).
+"""Drops duplicates. Kafka Streams has no such step (KIP-655 proposes one).
 
-What has passed is kept by key and identity: the record that did last, with its timestamp and headers, and the times of
-those before it that may still have the same come near them. Of records out of order there are several.
+What has passed is kept by key and identity: the record that passed last, with its timestamp and headers, and the times
+of earlier ones that a duplicate may still come near. There are several of these only if records come out of order.
 
     record ── identity (key, header, columns or function) ──> has it passed within the time? ── no ──> on, kept
 """
@@ -42,25 +42,25 @@ from statestore.stores.codec import HeldColumns
 
 
 class Identity(Protocol):
-    """What two records of a key have in common if they are the same; None of one that is never left out."""
+    """What two records of a key have in common if they are duplicates; None for a record that always passes."""
 
     def __call__(self, record: Record[Any, Any]) -> bytes | None:
-        """Return it of a record."""
+        """Return that of a record."""
         ...
 
 
 @runtime_checkable
 class ColumnIdentity(Identity, Protocol):
-    """An identity that columns of records can be asked for."""
+    """An identity that can be computed for columns of records."""
 
     def of_columns(self, records: RecordColumns) -> pa.BinaryArray:
-        """Return it of each record."""
+        """Return that of each record."""
         ...
 
 
 @dataclass(frozen=True)
 class DeduplicationPlan:
-    """What is the same, and for how long. Travels to the executors."""
+    """Which records are duplicates, and for how long. Travels to the executors."""
 
     store: str
     key_serde: Serde[Any]
@@ -70,18 +70,18 @@ class DeduplicationPlan:
 
     @property
     def closes_after_ms(self) -> int:
-        """How far the shard's stream time must be past a record's for it to come too late."""
+        """How far the shard's stream time must be past a record's time for it to come too late."""
         return self.within_ms + self.grace_ms + 1
 
     @property
     def lifetime_ms(self) -> int:
-        """For how long of the shard's stream time what has passed is kept: as long as the same may still come."""
-        # It may be that much later than what passed, and come that much too late.
+        """How long, in the shard's stream time, what has passed is kept: as long as a duplicate may still come."""
+        # A duplicate may be `within` later, and come that much too late.
         return self.within_ms + self.closes_after_ms
 
 
 class Deduplicating(Planned[DeduplicationPlan]):
-    """Lets a record pass unless the same has passed."""
+    """Drops a record if the same has passed."""
 
     def init(self, context: ProcessorContext) -> None:
         """Open the store."""
@@ -95,7 +95,7 @@ class Deduplicating(Planned[DeduplicationPlan]):
         )
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Let a record pass, or not."""
+        """Forward a record, or drop it."""
         plan, context = self._plan, self._context
         if record.key is None:
             context.count(DROPPED_RECORDS)
@@ -103,7 +103,7 @@ class Deduplicating(Planned[DeduplicationPlan]):
         identity = plan.identity(record)
         if identity is not None:
             if record.timestamp_ms <= self._closing.advance(record):
-                # What passed then may be forgotten, so nobody knows whether this did.
+                # What passed then may be forgotten, so this may be a duplicate.
                 context.count(DROPPED_RECORDS)
                 context.count(LATE_RECORDS)
                 return
@@ -123,27 +123,27 @@ class Deduplicating(Planned[DeduplicationPlan]):
 
 
 def has_passed(times_ms: list[int], time_ms: int, within_ms: int) -> bool:
-    """Return whether one of the times, which ascend, is within that of a time, before or after it."""
+    """Return whether one of the ascending times is within `within_ms` of a time, before or after it."""
     place = bisect_left(times_ms, time_ms - within_ms)
     return place < len(times_ms) and times_ms[place] <= time_ms + within_ms
 
 
 @dataclass(frozen=True)
 class OfKey:
-    """Nothing: all records of a key are the same."""
+    """All records of a key are the same."""
 
     def __call__(self, record: Record[Any, Any]) -> bytes:
-        """Return what is the same of all."""
+        """Return the same bytes for every record."""
         return b""
 
     def of_columns(self, records: RecordColumns) -> pa.BinaryArray:
-        """Return it of each record."""
+        """Return the same bytes for every record."""
         return pa.repeat(pa.scalar(b"", pa.binary()), len(records))
 
 
 @dataclass(frozen=True)
 class OfHeader:
-    """The last value of a header; records without it are all different."""
+    """The last value of a header; records without it always pass."""
 
     header: str
 
@@ -159,7 +159,7 @@ class OfHeader:
 
 @dataclass(frozen=True)
 class OfColumns:
-    """Some columns of a value that is a dict, in JSON, null where it has none; records without a value all pass."""
+    """Columns of a value that is a dict, in JSON; missing ones are null. Records without a value always pass."""
 
     columns: tuple[str, ...]
 
@@ -170,15 +170,15 @@ class OfColumns:
             return None
         if not isinstance(value, Mapping):
             raise InputError(
-                f"columns {', '.join(map(repr, self.columns))} are asked of a value that is "
-                f"{type(value).__name__}, not a dict: give deduplicate() a function in `by`"
+                f"deduplicate() reads columns {', '.join(map(repr, self.columns))}, but the value is "
+                f"{type(value).__name__}, not a dict: give it a function as `by`"
             )
         return Serdes.json().serialize([value.get(column) for column in self.columns])
 
 
 @dataclass(frozen=True)
 class OfFunction:
-    """What a function of key and value returns, in JSON; None where it returns None."""
+    """What a function of key and value returns, in JSON; records for which it returns None always pass."""
 
     function: Callable[[Any, Any], Any]
 
@@ -189,7 +189,7 @@ class OfFunction:
 
 
 class DeduplicatingColumns(Planned[DeduplicationPlan], BatchProcessor):
-    """Lets records pass. The plan's identity is a ColumnIdentity, and its serde of keys has columns."""
+    """Drops duplicates in columns. The plan's identity is a ColumnIdentity, and its key serde has columns."""
 
     def __init__(self, plan: DeduplicationPlan) -> None:
         super().__init__(plan)
@@ -207,7 +207,7 @@ class DeduplicatingColumns(Planned[DeduplicationPlan], BatchProcessor):
         self._store = context.state_store(self._plan.store)
 
     def process_batch(self, records: RecordColumns) -> None:
-        """Let records pass, or not."""
+        """Forward records, or drop them."""
         records = with_keys(records, self._context, needs_value=False)
         if not len(records):
             return
@@ -226,7 +226,7 @@ class DeduplicatingColumns(Planned[DeduplicationPlan], BatchProcessor):
         self._context.forward_batch(records if goes_on.all() else records.filter(goes_on))
 
     def _pass(self, records: RecordColumns, identities: pa.BinaryArray, stream_times_ms: Integers) -> Flags:
-        """Return which records pass, all of which have an identity, and keep what does."""
+        """Return which records pass, and keep those; all of them have an identity."""
         keys = map_entry_keys(self._keys.serialize(records.key), identities)
         groups = KeyGroups(keys)
         held = Passed.of(self._store.get_many(groups.keys, stream_times_ms[groups.first_rows]))
@@ -234,13 +234,13 @@ class DeduplicatingColumns(Planned[DeduplicationPlan], BatchProcessor):
         passes = passing(groups, times_ms, held, self._within_ms)
         rows = np.flatnonzero(passes)
         last_rows = np.full(len(groups), -1)
-        last_rows[groups.codes[rows]] = rows  # of several for one place, the last one stays
+        last_rows[groups.codes[rows]] = rows  # the last of several values for one index stays
         before = rows[last_rows[groups.codes[rows]] != rows]
         passed = held.with_times(groups.codes[before], times_ms[before])
         changed = np.flatnonzero(last_rows >= 0)
         forgotten_ms = self._forgetting.advance_many(records)[last_rows]
         kept = passed.kept(changed, forgotten_ms).take(pa.array(np.searchsorted(changed, groups.codes[rows])))
-        # All of a key, though the last one stays: each has the entry expire later, and log that.
+        # Put each, not only the last of a key: each extends the entry's life, and logs that.
         put = pa.array(rows)
         self._store.put_many(records.take(put).with_columns(key=keys.take(put), value=kept))
         return passes
@@ -252,25 +252,25 @@ class DeduplicatingColumns(Planned[DeduplicationPlan], BatchProcessor):
 
 
 class Passed(NamedTuple):
-    """The times that have passed of some keys and identities: the place of each, and when it was."""
+    """The times of records that have passed: for each its group of key and identity, and the time."""
 
     codes: Integers
     times_ms: Integers
 
     @classmethod
     def of(cls, held: HeldColumns) -> Passed:
-        """Return those that a store holds of each row. Raises FormatError for values that are no times."""
+        """Return those that a store holds for each row. Raises FormatError for malformed values."""
         assert held.timestamp_ms is not None  # the store has timestamps
         places = np.flatnonzero(is_valid(held.timestamp_ms))
         last_ms = pc.drop_null(held.timestamp_ms).to_numpy()
         return cls(places, last_ms).with_times(*decode_passed_columns(held.value))
 
     def with_times(self, codes: Integers, times_ms: Integers) -> Passed:
-        """Return these and further ones."""
+        """Return these times and more."""
         return Passed(np.concatenate((self.codes, codes)), np.concatenate((self.times_ms, times_ms)))
 
     def kept(self, codes: Integers, forgotten_ms: Integers) -> pa.BinaryArray:
-        """Return what is to be kept of these places: what is later than what is forgotten, which has all places."""
+        """Return what to keep for these groups: times later than `forgotten_ms`, which has a row for every group."""
         is_asked = np.zeros(len(forgotten_ms), np.bool_)
         is_asked[codes] = True
         wanted = is_asked[self.codes] & (self.times_ms > forgotten_ms[self.codes])
@@ -280,18 +280,18 @@ class Passed(NamedTuple):
 
 
 def passing(groups: KeyGroups, times_ms: Integers, held: Passed, within_ms: int) -> Flags:
-    """Return for each row whether nothing of its group has passed within that of it, in the rows before or as held."""
+    """Return which rows pass: those near which no row before and no held time of their group has passed."""
     codes, counts = groups.codes, np.bincount(held.codes, minlength=len(groups))
     before_ms = np.zeros(len(groups), np.int64)
     before_ms[held.codes] = held.times_ms
     is_far = (counts[codes] == 0) | (np.abs(times_ms - before_ms[codes]) > within_ms)
     far = np.flatnonzero(is_far)
     first = np.full(len(groups), len(codes))
-    first[codes[far[::-1]]] = far[::-1]  # of several for one place, the last one stays
+    first[codes[far[::-1]]] = far[::-1]  # the last of several values for one index stays
     passed = first[first < len(codes)]
     passes = np.zeros(len(codes), np.bool_)
     passes[passed] = True
-    # Mostly that is all: one time is held, and who comes behind the first one of its group that passes is near it.
+    # Mostly that is all: at most one time is held, and rows after the first that passes are near it.
     is_open = counts > 1
     first_ms = before_ms.copy()
     first_ms[codes[passed]] = times_ms[passed]

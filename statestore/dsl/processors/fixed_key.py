@@ -1,4 +1,4 @@
-"""A user's processor that may change values, and no keys. Source: Kafka Streams' FixedKeyProcessor."""
+"""A user's processor that may change values but not keys. Source: Kafka Streams' FixedKeyProcessor."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from statestore.processor.record import Record
 
 
 class FixedKeyProcessor(Processor):
-    """Runs another processor, and refuses what it forwards with another key than that of the current record."""
+    """Runs another processor, and refuses records that it forwards with another key than the current record's."""
 
     def __init__(self, supplier: ProcessorSupplier) -> None:
         self._inner = supplier()
 
     def init(self, context: ProcessorContext) -> None:
-        """Hand on the context, but for how it forwards."""
+        """Hand on the context, with a check on what is forwarded."""
         if isinstance(self._inner, BatchProcessor):
-            raise TopologyError(f"{context.node!r}: process_values() takes no BatchProcessor, as process() does")
+            raise TopologyError(f"{context.node!r}: process_values() takes no BatchProcessor: use process()")
         self._context = _FixedKeyContext(context)
         self._inner.init(cast(ProcessorContext, self._context))
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Process a record, whose key it has to be."""
+        """Process a record, whose key forwarded records must have."""
         self._context.current = record
         try:
             self._inner.process(record)
@@ -42,7 +42,7 @@ class FixedKeyProcessor(Processor):
 
 
 class _FixedKeyContext:
-    """The context that it is made of, which forwards one key a record."""
+    """A context that only forwards records with the current record's key."""
 
     def __init__(self, context: ProcessorContext) -> None:
         self._context = context
@@ -52,17 +52,17 @@ class _FixedKeyContext:
         return getattr(self._context, name)
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
-        """Forward a record with the current one's key. Raises TopologyError for another one, and outside of process."""
+        """Forward a record. Raises TopologyError for another key than the current one, and outside of process."""
         if self.current is None or record.key != self.current.key:
             self._refuse()
         self._context.forward(record, child)
 
     def forward_batch(self, records: RecordColumns, child: str | None = None) -> None:
-        """Raise TopologyError: keys of columns are not those of the current record."""
+        """Raise TopologyError: columns may have other keys."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
         raise TopologyError(
-            f"processor {self._context.node!r} of process_values() may only forward in process(), records with the key "
-            "of the one that it was given: use process() for others"
+            f"processor {self._context.node!r} of process_values() may only forward in process(), and only records "
+            "with the key of the current one: use KStream.process() to forward others"
         )

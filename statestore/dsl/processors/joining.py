@@ -1,4 +1,4 @@
-"""What all joins do: the headers of a joined record, of those of both sides."""
+"""What all joins share: joined records and their headers, and how waiting values are written."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from statestore.processor.counted import DROPPED_HEADERS
 from statestore.processor.record import Record
 
 Joiner: TypeAlias = "Callable[..., Any]"
-"""A function of the left value and the right one, before which streams have the key; what is missing is None."""
+"""A function of the left and the right value, in streams after the key; a missing value is None."""
 
 
 class JoinedHeaders:
-    """Makes one of the headers of both sides, which are bytes in KIP-1271's encoding; None is a side that is missing.
+    """Makes one list of the headers of both sides, in KIP-1271's encoding; None is a missing side.
 
-    latest is those of the record that made both meet, first those of the one that was there; of an unmatched record
-    both are its own. All other policies take the left side first, whatever came first.
+    `latest` takes those of the record that came last, `first` those of the one that was there; an unmatched record
+    keeps its own. All other policies take the left side first, whichever came first.
     """
 
     def __init__(self, policy: HeaderPolicy, context: ProcessorContext) -> None:
@@ -28,7 +28,7 @@ class JoinedHeaders:
         self._context = context
 
     def of(self, left: bytes | None, right: bytes | None, *, left_came_last: bool) -> bytes:
-        """Return the headers of both; what there was no room for is counted."""
+        """Return the headers of both; those that exceed the bounds are dropped and counted."""
         policy = self._policy
         if policy.keeps_none:
             return b""
@@ -61,7 +61,7 @@ class JoinedRecords:
         *,
         left_came_last: bool,
     ) -> None:
-        """Send on what becomes of a left and a right value with their headers; None is a side that is missing."""
+        """Join a left and a right value with their headers, and send the result on; None is a missing side."""
         left_value, left_headers = (None, None) if left is None else left
         right_value, right_headers = (None, None) if right is None else right
         headers = self._headers.of(left_headers, right_headers, left_came_last=left_came_last)
@@ -70,7 +70,7 @@ class JoinedRecords:
 
 
 class ValueBytes:
-    """Writes and reads the values of records that wait, with their headers: those of a serde that takes them, too."""
+    """Writes and reads the values of waiting records, and their headers; a serde may add headers."""
 
     def __init__(self, serde: Serde[Any], *, keeps_headers: bool = True) -> None:
         """Write no headers unless `keeps_headers`, or the serde takes them."""
@@ -79,7 +79,7 @@ class ValueBytes:
         self._serde = serde.on_topic(None)
 
     def write(self, record: Record[Any, Any]) -> tuple[bytes, bytes]:
-        """Return the bytes of a record's value and of its headers, to which its serde may have added."""
+        """Return the bytes of a record's value and of its headers, including those that the serde adds."""
         headers = record.headers.copy() if self._takes_headers else record.headers
         value = self._serde.serialize(record.value, headers)
         return value, headers.to_bytes() if self._keeps_headers else b""

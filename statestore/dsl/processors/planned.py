@@ -11,7 +11,7 @@ PlanT = TypeVar("PlanT")
 
 
 class Planned(Processor, Generic[PlanT]):
-    """Has its plan and, once there is one, its context."""
+    """Keeps its plan and, after `init`, its context."""
 
     def __init__(self, plan: PlanT) -> None:
         self._plan = plan

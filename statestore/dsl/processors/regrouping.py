@@ -1,4 +1,4 @@
-"""Tables that are grouped by another key, and what is kept of them: a value that goes away is taken out again.
+"""Tables grouped by another key, and their aggregates: a value that goes away is subtracted again.
 
 Source: Kafka's KTableRepartitionMap, KTableAggregate and KTableReduce.
 """
@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from statestore.dsl.change import Change
-from statestore.dsl.processors.aggregating import AggregatePlan, Update
+from statestore.dsl.processors.aggregating import Aggregating
 from statestore.dsl.processors.planned import Planned
-from statestore.dsl.processors.tables import table_store
 from statestore.processor.context import ProcessorContext
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
@@ -25,14 +24,14 @@ class RegroupingPlan:
 
     selector: Callable[[Any, Any], tuple[Any, Any]]
     leaves_out_earlier: bool
-    """Whether changes of versions that are not the latest are left out: of a versioned table."""
+    """Whether changes of versions that are not the latest are dropped: in a versioned table."""
 
 
 class RegroupingTable(Planned[RegroupingPlan]):
-    """Sends each change to the key that it had before, to be taken out, and to the one that it has now, to be added."""
+    """Sends each change to its old key, to be subtracted, and to its new key, to be added."""
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Forward one change if the key stays, else one to each of both; a key or value of None is nobody's."""
+        """Forward one change if the key stays, else one to each key; a key or value of None is left out."""
         key, change = record.key, record.value
         if self._plan.leaves_out_earlier and not change.is_latest:
             return
@@ -55,26 +54,23 @@ class RegroupingTable(Planned[RegroupingPlan]):
         self._context.forward(record.with_key(key).with_value(change))
 
 
-class AggregatingTable(Planned[AggregatePlan]):
-    """Keeps one aggregate a key of a table that is grouped by it, with the latest timestamp of its changes."""
+class AggregatingTable(Aggregating):
+    """Keeps one aggregate a key of a grouped table, with the latest timestamp of its changes."""
 
     def init(self, context: ProcessorContext) -> None:
         """Open the store."""
         super().init(context)
-        self._store = table_store(context.state_store(self._plan.store))
-        self._changes = self._plan.changes.open(context, self._plan.key_serde)
-        self._update = Update(self._plan, context)
         self._knows_old = self._plan.changes.send_old or self._plan.changes.is_cached
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Take out of a key's aggregate what is gone, and add what is new."""
+        """Subtract the old value from the key's aggregate, and add the new one."""
         key, change, aggregation = record.key, record.value, self._plan.aggregation
         held = self._store.get(key)
         made, timestamp_ms, header_bytes = None, record.timestamp_ms, None
         if held is not None:
             made, header_bytes = held.value, held.header_bytes
             timestamp_ms = max(timestamp_ms, held.timestamp_ms)
-        # Functions may change what they are given.
+        # Functions may change their arguments.
         old = deepcopy(made) if self._knows_old else None
         if change.old is not None and made is not None:
             assert aggregation.subtractor is not None  # all aggregates of a grouped table have one
@@ -89,7 +85,3 @@ class AggregatingTable(Planned[AggregatePlan]):
         is_latest = self._store.hold(key, updated)
         if is_latest is not None:
             self._changes.send(key, made, old, timestamp_ms, updated.header_bytes, is_latest=is_latest)
-
-    def finish_batch(self) -> None:
-        """Send on what was held back."""
-        self._changes.finish()

@@ -67,19 +67,19 @@ def with_keys_and_values(mapper: Function, record: Record[Any, Any]) -> Records:
 
 
 def peeked(action: Function, record: Record[Any, Any]) -> Records:
-    """Show a function key and value, and return the record as it is."""
+    """Call a function with key and value, and return the record as it is."""
     action(record.key, record.value)
     return (record,)
 
 
 def shown(action: Function, record: Record[Any, Any]) -> Records:
-    """Show a function key and value, and return nothing."""
+    """Call a function with key and value, and return nothing."""
     action(record.key, record.value)
     return ()
 
 
 class Branching(Processor):
-    """Sends each record to the child of the first predicate that it meets, else to `default`; None is nobody."""
+    """Sends each record to the child of the first predicate that is true, else to `default`, if there is one."""
 
     def __init__(self, branches: Sequence[tuple[Function, str]], default: str | None) -> None:
         self._branches, self._default = branches, default
@@ -108,7 +108,7 @@ class PassThrough(Processor):
 
 
 def new_value(key: Any, change: Any) -> Any:
-    """Return what a key of a table has become."""
+    """Return the new value of a change."""
     return change.new
 
 
@@ -125,7 +125,7 @@ class PassThroughColumns(BatchProcessor):
 
 
 class NewValueColumns(PassThroughColumns):
-    """Lets changes pass as the values that they made."""
+    """Forwards the new values of changes."""
 
     def process_batch(self, records: RecordColumns) -> None:
         """Forward the new values."""

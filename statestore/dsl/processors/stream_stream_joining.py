@@ -1,8 +1,8 @@
 """Joins of two streams within windows of time. Source: Kafka's KStreamKStreamJoin and KStreamJoinWindow.
 
-Each side keeps its records in a window store, and each record is joined with those of the other side's that are within
-the window. In left and outer joins, a record that nothing was found for waits in a store that both sides share, until a
-record matches it, or its window has closed.
+Each side keeps its records in a window store, and each record is joined with the other side's records within the
+window. In left and outer joins, an unmatched record waits in a store that both sides share, until a record matches it
+or its window has closed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class KeptSide:
 
 
 class KeepingWindow(Planned[KeptSide]):
-    """Keeps one side's records, each after it was sent on to be joined."""
+    """Sends each record of one side on to be joined, and then keeps it."""
 
     def init(self, context: ProcessorContext) -> None:
         """Open the store."""
@@ -48,7 +48,7 @@ class KeepingWindow(Planned[KeptSide]):
     def process(self, record: Record[Any, Any]) -> None:
         """Send a record on, and keep it."""
         self._context.forward(record)
-        # What the store of the key's earlier shard would have shown no more is not kept by a later one either.
+        # After a rescaling, drop what had already expired in the key's earlier shard.
         if record.key is not None and record.timestamp_ms > self._earlier.of(record) - self._plan.retention_ms:
             # A value of None changes nothing, but is logged, as in Kafka.
             held = ValueTimestampHeaders.make(record.value, record.timestamp_ms, record.headers)
@@ -65,7 +65,7 @@ class StreamJoin:
     left_store: str
     right_store: str
     waiting_store: str | None
-    """Where records without a match wait; None in inner joins, where none do."""
+    """Where unmatched records wait; None in inner joins."""
     key_serde: Serde[Any]
     left_serde: Serde[Any]
     right_serde: Serde[Any]
@@ -78,15 +78,14 @@ class StreamSidePlan:
     join: StreamJoin
     is_left: bool
     sends_unmatched: bool
-    """Whether a record of this side without a match is joined with None once its window has closed."""
+    """Whether an unmatched record of this side is joined with None once its window has closed."""
 
 
 class WaitingRecords:
-    """The records of both sides that nothing was found for, and whose windows have not closed yet.
+    """The unmatched records of both sides whose windows have not closed yet.
 
-    They are looked through only if one of them may have to be sent on. Where they begin is then taken to be where
-    looking ended, as in Kafka, which so sends on some of them later than it could: at the latest when the window of the
-    last one has closed.
+    They are scanned only if one of them may be due. As in Kafka, the earliest is then assumed to be where the scan
+    ended, so some are sent on later than they could be: at the latest when the window of the last one has closed.
     """
 
     def __init__(self, join: StreamJoin, store: Any, context: ProcessorContext, joined: JoinedRecords) -> None:
@@ -111,12 +110,12 @@ class WaitingRecords:
         self._store.put(place, encode_waiting_values(values))
 
     def remove(self, place: WaitingKey) -> None:
-        """Let the records of a place wait no longer."""
+        """Remove the records that wait under a key."""
         if self._store.get(place) is not None:
             self._store.put(place, None)
 
     def send_closed(self, stream_time_ms: int, *, by_left: bool) -> None:
-        """Send on the records whose windows have closed, earliest first, right before left; a side's record asks."""
+        """Send on the records whose windows have closed, earliest first, right before left."""
         closed_ms = {
             is_left: latest_closed(stream_time_ms, after_ms) for is_left, after_ms in self._closes_after_ms.items()
         }
@@ -135,7 +134,7 @@ class WaitingRecords:
                     continue
                 open_sides.add(place.is_left)
                 if len(open_sides) == 2 and len(decode_waiting_values(held)) > 1:
-                    break  # Kafka goes on to the next record of the place, and sees there that it is done
+                    break  # Kafka stops at the next record of this key
         self._set_least(least_ms)
 
     def _send(self, place: WaitingKey, values: list[WaitingValue]) -> None:
@@ -146,7 +145,7 @@ class WaitingRecords:
 
     @property
     def _known_least_ms(self) -> int | None:
-        """Where records that wait were last seen to begin, by either side; None is not known."""
+        """The earliest timestamp of waiting records, as either side last saw it; None if unknown."""
         return self._context.processor_metadata(self._least_waiting)
 
     def _set_least(self, timestamp_ms: int) -> None:

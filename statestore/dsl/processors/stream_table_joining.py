@@ -1,6 +1,6 @@
 """Joins of a stream with what a table holds. Source: Kafka's KStreamKTableJoinProcessor, TimeOrderedKeyValueBuffer.
 
-Only records of the stream are joined. With a versioned table, each is joined with what was valid at its timestamp.
+Only records of the stream make results. With a versioned table, each is joined with what was valid at its timestamp.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class StreamTablePlan:
     joiner: Joiner
     headers: HeaderPolicy
     is_left: bool
-    """Whether a record that the table has nothing for is joined with None; if not, it is left out."""
+    """Whether a record for which the table has nothing is joined with None instead of dropped."""
     key_selector: Callable[[Any, Any], Any] | None = None
-    """Which key of the table a record is joined with: a function of its key and value; None is its own."""
+    """A function of a record's key and value that returns the table's key; None means the record's own key."""
     buffer: StreamBufferPlan | None = None
 
 
@@ -85,7 +85,7 @@ class StreamTableJoining(Planned[StreamTablePlan]):
 
 
 class BufferedStreamTableJoining(StreamTableJoining):
-    """Has records wait for a grace, and joins them in order of time. What comes later than that is joined at once."""
+    """Has records wait for a grace, and joins them in order of time. Records later than that are joined at once."""
 
     def init(self, context: ProcessorContext) -> None:
         """Open the buffer, too."""
@@ -99,15 +99,15 @@ class BufferedStreamTableJoining(StreamTableJoining):
         self._sequence_name = _SEQUENCE.format(buffer.store)
         self._sequence = context.processor_metadata(self._sequence_name) or 0
         self._earliest_ms = 0
-        """Nothing that waits is earlier."""
+        """No waiting record is earlier."""
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Have a record wait, and join those whose time has come."""
+        """Have a record wait, and join those that are due."""
         if not self._is_joinable(record):
             self._context.count(DROPPED_RECORDS)
             return
         if record.key is None:
-            self._join(record)  # Kafka fails for it; it has nothing to wait for
+            self._join(record)  # it has nothing to wait for; Kafka fails here
             return
         due_ms = self._closing.advance(record)
         if record.timestamp_ms < self._closing.of_key(record, due_ms):
@@ -134,7 +134,7 @@ class BufferedStreamTableJoining(StreamTableJoining):
         while True:
             self._sequence = self._sequence + 1 & MAX_SEQUENCE
             place = BufferedKey(record.timestamp_ms, record.key, self._sequence)
-            # Shards that were made one of several count on from the lowest number.
+            # A shard merged from several goes on from the lowest sequence, so a place may be taken.
             if self._store.get(place) is None:
                 return place
 

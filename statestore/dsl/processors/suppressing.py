@@ -1,15 +1,14 @@
 """Holds changes of a table back. Source: Kafka's KTableSuppressProcessorSupplier.
 
-A change goes on with the timestamp, the headers and the origin of the record that it was made for, the last one of its
-key. What it was before is what it was before that last change: a key has changed several times by then, and who is
-below gets the last step alone, as in Kafka.
+A change goes on with the timestamp, headers and origin of the last record of its key. Its old value is the one before
+that last change: if a key has changed several times, nodes below get only the last step, as in Kafka.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from statestore.dsl.change import Change
 from statestore.dsl.processors.planned import Planned
@@ -23,7 +22,8 @@ from statestore.processor.context import ProcessorContext
 from statestore.processor.record import Record, RecordMetadata
 from statestore.stores.holders import ValueTimestampHeaders
 
-UNKNOWN_MS = -1
+_UNKNOWN_MS: Final = -1
+"""The buffer does not keep the timestamp of the value before."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class SuppressPlan:
     buffer: BufferPlan
     config: BufferConfig
     wait_ms: int
-    """For how long changes are held back."""
+    """How long changes are held back."""
     is_final: bool
-    """Whether it is from the ends of windows on, and not from the first change of a key on."""
+    """Whether that counts from the end of the window, instead of from the first change of the key."""
 
 
 class Suppressing(Planned[SuppressPlan]):
@@ -69,7 +69,7 @@ class Suppressing(Planned[SuppressPlan]):
 
     def _emit(self, taken: Iterator[tuple[Record[Any, Change], RecordMetadata | None]]) -> None:
         for record, metadata in taken:
-            # Nobody was told of a window before it closed, so nobody has to be told that it is gone.
+            # A window is never sent before it closes, so its deletion need not be sent either.
             if record.value.new is not None or not self._plan.is_final:
                 with self._context.resumed(record, metadata):
                     self._context.forward(record)
@@ -92,13 +92,13 @@ class Suppressing(Planned[SuppressPlan]):
 
 @dataclass(frozen=True)
 class SuppressedView(TableView):
-    """What a table was before the changes that are held back."""
+    """A table as it was before the changes that are held back."""
 
     of: TableView
     buffer: BufferPlan
 
     def open(self, context: ProcessorContext) -> Getter:
-        """Return what reads the buffer, and where nothing is held back the other table."""
+        """Return what reads the buffer or, for keys not held back, the table above."""
         get, held_back, plan = self.of.open(context), context.state_store(self.buffer.store).get, self.buffer
 
         def get_suppressed(key: Any) -> Held:
@@ -106,9 +106,8 @@ class SuppressedView(TableView):
             if stored is None:
                 return get(key)
             prior = decode_buffered_record(stored).prior
-            # When it was set is known to nobody any more.
-            return (
-                None if prior is None else ValueTimestampHeaders(plan.value_serde.deserialize(prior), UNKNOWN_MS, b"")
-            )
+            if prior is None:
+                return None
+            return ValueTimestampHeaders(plan.value_serde.deserialize(prior), _UNKNOWN_MS, b"")
 
         return get_suppressed

@@ -1,7 +1,7 @@
-"""Changes that are held back, of each key the last one. Source: Kafka's InMemoryTimeOrderedKeyValueChangeBuffer.
+"""Changes that are held back: the last one of each key. Source: Kafka's InMemoryTimeOrderedKeyValueChangeBuffer.
 
 Kafka has them in memory and in a changelog. Here a processor lives for one micro-batch, so they are in a store by key,
-which has the bytes of Kafka's changelog, and stand beside it in order of time, in `<name>-times`.
+which has the bytes of Kafka's changelog, and in a second one in order of time, `<name>-times`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from statestore.stores.stores import Stores
 _NOWHERE: Final = RecordMetadata("", -1, -1)
 _TIMES: Final = "{}-times"
 _READ_AT_MOST: Final = 16_384
-"""How many entries of a batch are known as they are read, at most."""
+"""The most decoded entries of a batch that are kept in memory."""
 
 
 class _Entry(NamedTuple):
-    """What is held back of a key, as it is stored and as it is read."""
+    """What is held back of a key, as stored and decoded."""
 
     stored: bytes
     held: BufferedRecord
@@ -52,7 +52,7 @@ class BufferPlan:
     def builders(self) -> tuple[StoreBuilder[Any], StoreBuilder[Any]]:
         """Return the builders of the store by key and of the one in order of time.
 
-        The first is logged once a key and batch, as Kafka's is: a key that changes often, or goes on at once, costs no
+        The first logs once per key and batch, as Kafka does: a key that changes often, or goes on at once, costs no
         more than one that changes once.
         """
         by_key, by_time = (
@@ -63,13 +63,13 @@ class BufferPlan:
 
 
 class SuppressionBuffer:
-    """The changes that are held back in a shard. How many they are is committed with the batch."""
+    """The changes held back in a shard. Their number and size are committed with the batch."""
 
     def __init__(self, plan: BufferPlan, context: ProcessorContext) -> None:
         self._plan, self._context = plan, context
         self._store = context.state_store(plan.store)
         self._read: dict[bytes, _Entry] = {}
-        """What this batch has put: much of it goes on in the same batch, and need not be decoded again."""
+        """What this batch has put: much of it goes on in the same batch, without being decoded again."""
         self._queue = TimeQueue(context, plan.times)
         self._counts = [f"{COUNT_PREFIX}{plan.store}-{what}" for what in ("records", "bytes")]
         self._recorded = [context.processor_metadata(name) for name in self._counts]
@@ -79,7 +79,7 @@ class SuppressionBuffer:
             self.records, self.size_bytes = (number or 0 for number in self._recorded)
 
     def put(self, time_ms: int, record: Record[Any, Change]) -> None:
-        """Hold back a change until `time_ms`; of a key that is held back already, the time stays what it was."""
+        """Hold back a change until `time_ms`; a key that is held back already keeps its time."""
         key, change = self._plan.key_serde.serialize(record.key), record.value
         new, old = self._bytes(change.new), self._bytes(change.old)
         before = self._get(key)
@@ -106,17 +106,17 @@ class SuppressionBuffer:
             self.size_bytes -= before.counted_bytes
 
     def take(self, is_wanted: Callable[[int], bool]) -> Iterator[tuple[Record[Any, Change], RecordMetadata | None]]:
-        """Take changes out, earliest first and in order of keys within one time, as long as their time is wanted.
+        """Take changes out as long as their time is wanted, in order of time and then of key.
 
-        Yields each with the topic, partition and offset of the record that it was made for.
+        Yields each with the topic, partition and offset of its record.
         """
         for _, key in self._queue.take(is_wanted):
             found = self._get(key)
-            if found is not None:  # else taken out by who wrote into the store
+            if found is not None:  # else something else has deleted it from the store
                 yield self._taken(key, found)
 
     def take_of_key(self, key: Any, due_ms: int) -> Iterator[tuple[Record[Any, Change], RecordMetadata | None]]:
-        """Take the change of a key out if it is held back until `due_ms` at most, and yield it as `take` does."""
+        """Take out the change of a key if it is due by `due_ms`, and yield it as `take` does."""
         place = self._plan.key_serde.serialize(key)
         found = self._get(place)
         if found is not None and found.due_ms <= due_ms:
@@ -124,7 +124,7 @@ class SuppressionBuffer:
             yield self._taken(place, found)
 
     def record(self) -> None:
-        """Have what is due first, and how much is held back, committed with the batch."""
+        """Have the earliest time, and how much is held back, committed with the batch."""
         self._queue.record()
         counted = [self.records, self.size_bytes]
         for name, number, recorded in zip(self._counts, counted, self._recorded, strict=True):
@@ -145,7 +145,7 @@ class SuppressionBuffer:
         return record, RecordMetadata(held.topic, held.partition, held.offset) if held.topic else None
 
     def _count_anew(self) -> None:
-        """Go through all changes, of a state that is new, or came from elsewhere."""
+        """Count all changes, for state that is new or came from elsewhere."""
         self.records = self.size_bytes = 0
         with self._store.all() as entries:
             for key, stored in entries:

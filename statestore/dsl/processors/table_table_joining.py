@@ -28,12 +28,12 @@ class TableJoin:
     joiner: Joiner
     headers: HeaderPolicy
     needs_left: bool
-    """Whether there is nothing where the left table has nothing."""
+    """Whether a key without a left value has no result."""
     needs_right: bool
-    """Whether there is nothing where the right table has nothing."""
+    """Whether a key without a right value has no result."""
 
     def value(self, left: Any, right: Any) -> Any:
-        """Return what both values make; None if there is nothing."""
+        """Return what the joiner makes of both values; None if there is no result."""
         if (left is None and (self.needs_left or right is None)) or (right is None and self.needs_right):
             return None
         return self.joiner(left, right)
@@ -49,7 +49,7 @@ class TableSidePlan:
     other: TableView
     send_old: bool
     is_versioned: bool
-    """Whether the changes are those of a versioned table: then what came out of order is left out, and counted."""
+    """Whether the changes are those of a versioned table: then those out of order are dropped and counted."""
 
 
 class TableSideJoining(Planned[TableSidePlan]):
@@ -92,7 +92,7 @@ class TableSideJoining(Planned[TableSidePlan]):
 
 
 class MergingTable(TableProcessor[TableProcessorPlan]):
-    """What both sides send to, with the store of the joined table; without one it passes on."""
+    """Takes the changes of both sides, and keeps them if the joined table has a store."""
 
     def process(self, record: Record[Any, Any]) -> None:
         """Keep a change, and send it on."""
@@ -102,7 +102,7 @@ class MergingTable(TableProcessor[TableProcessorPlan]):
 
 @dataclass(frozen=True)
 class JoinedView(TableView):
-    """What two tables make of a key, computed when it is asked for."""
+    """The join of two tables, computed when a key is read."""
 
     join: TableJoin
     left: TableView

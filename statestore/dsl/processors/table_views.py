@@ -1,6 +1,6 @@
 """How others read what a table holds of a key. Source: Kafka's KTableValueGetter and KTableValueGetterSupplier.
 
-A table without a store of its own is computed from the one that it is made of.
+A table without a store is computed from the tables above it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TableView(ABC):
         """Return what reads one entry, for one task."""
 
     def open_as_of(self, context: ProcessorContext) -> GetterAsOf:
-        """Return what reads an entry as it was at a time in milliseconds; a table without versions has no past."""
+        """Return what reads an entry as of a time in ms; without versions, as it is now."""
         get = self.open(context)
         return lambda key, as_of_ms: get(key)
 
@@ -50,7 +50,7 @@ class VersionedView(StoreView):
     """The entries of a versioned store with headers."""
 
     def open_as_of(self, context: ProcessorContext) -> GetterAsOf:
-        """Return the store's `get` of the version that was valid at a time."""
+        """Return the store's `get` as of a time."""
         get: GetterAsOf = context.state_store(self.stores[0]).get
         return get
 
@@ -82,7 +82,7 @@ class SessionView(TableView):
 
 @dataclass(frozen=True)
 class ComputedView(TableView):
-    """What a function of key and value makes of another table's values; a key that it makes None is not there."""
+    """What a function of key and value returns for another table's values; None means that the key is not there."""
 
     of: TableView
     function: Callable[[Any, Any], Any]

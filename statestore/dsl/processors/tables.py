@@ -1,4 +1,4 @@
-"""Tables of topics, and what is computed of tables. Source: Kafka's KTableSource, KTableFilter and KTableMapValues."""
+"""Tables of topics, and tables computed from others. Source: Kafka's KTableSource, KTableFilter and KTableMapValues."""
 
 from __future__ import annotations
 
@@ -25,10 +25,6 @@ class TableStorePlan:
     store: str
     key_serde: Serde[Any]
 
-    def open(self, context: ProcessorContext) -> TableStore:
-        """Return the table's store, for one task."""
-        return table_store(context.state_store(self.store))
-
 
 class TableStore:
     """The store of a table of one value a key."""
@@ -49,7 +45,7 @@ class TableStore:
         return self.hold(key, ValueTimestampHeaders(value, record.timestamp_ms, record.headers.to_bytes()))
 
     def hold(self, key: Any, held: ValueTimestampHeaders[Any]) -> bool | None:
-        """Have a key hold something; a value of None deletes it. Returns what `put` returns."""
+        """Set a key to a value, timestamp and headers; a value of None deletes it. Returns what `put` returns."""
         self._store.put(key, None if held.value is None else held)
         return True
 
@@ -69,7 +65,7 @@ class VersionedTableStore(TableStore):
 
 
 def table_store(store: Any) -> TableStore:
-    """Return a store as that of a table."""
+    """Return the store of a table, versioned or not."""
     return VersionedTableStore(store) if isinstance(store, VersionedKeyValueStore) else TableStore(store)
 
 
@@ -78,7 +74,7 @@ class TableProcessorPlan:
     """A table that may be kept in a store, and how its changes go on. Travels to the executors."""
 
     store: TableStorePlan | None
-    """None if the table is not kept: then its changes go on as they are made."""
+    """None if the table has no store: then its changes go on as they are made."""
     changes: ChangesPlan
 
 
@@ -86,13 +82,13 @@ TablePlanT = TypeVar("TablePlanT", bound=TableProcessorPlan)
 
 
 class TableProcessor(Planned[TablePlanT]):
-    """What the processors of all tables have in common: each change is kept, if the table is, and goes on."""
+    """What the processors of all tables share: each change is stored, if the table has a store, and goes on."""
 
     def init(self, context: ProcessorContext) -> None:
         """Open the store, if there is one."""
         super().init(context)
         store = self._plan.store
-        self._store = None if store is None else store.open(context)
+        self._store = None if store is None else table_store(context.state_store(store.store))
         self._changes = None if store is None else self._plan.changes.open(context, store.key_serde)
 
     def finish_batch(self) -> None:
@@ -106,7 +102,7 @@ class TableProcessor(Planned[TablePlanT]):
         return None if held is None else held.value
 
     def _change(self, record: Record[Any, Any], change: Change) -> None:
-        """Keep what a key has become with a record, and send it on; what is too late to be kept does not go on."""
+        """Store the change that a record makes, and send it on unless it is too late to be stored."""
         if self._store is None or self._changes is None:
             self._context.forward(record.with_value(change))
             return
@@ -129,19 +125,19 @@ class ReadingTable(TableProcessor[TableProcessorPlan]):
 
 @dataclass(frozen=True)
 class ComputedTablePlan(TableProcessorPlan):
-    """How a table is computed of another one, value by value."""
+    """How a table is computed from another one, value by value."""
 
     function: Callable[[Any, Any], Any]
-    """Of key and value; None where the key is not to be there. Is not asked about keys that are gone."""
+    """Of key and value; returns None to delete the key. Not called for deleted keys."""
     leaves_out_nothing: bool = False
-    """Whether a change from nothing to nothing is left out, if old values are known: a filter's."""
+    """Whether a change from None to None is dropped if old values are known: by a filter."""
 
 
 class ComputingTable(TableProcessor[ComputedTablePlan]):
-    """The processor of a table that is computed of another one."""
+    """The processor of a table that is computed from another one."""
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Compute of a change the one to send on."""
+        """Compute the change to send on."""
         key, change, plan = record.key, record.value, self._plan
         new, old = self._computed(key, change.new), None
         if plan.changes.send_old:

@@ -1,4 +1,4 @@
-"""What is to be done when: keys in order of time, in a store of plain bytes, where all of it need not be looked at."""
+"""Keys in order of the time when they are due, in a store of plain bytes that is never read as a whole."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _NEVER_MS: Final = MAX_TIME_MS
 _READ_AT_ONCE: Final = 512
 _HELD_AT_MOST: Final = 16_384
 DUE_AT_ONCE: Final = 65_536
-"""How much of what is due is handed out together."""
+"""The most due keys that are handed out together."""
 
 
 class TimeQueue:
-    """Keys by time, of a shard. The earliest time of all is committed with the batch, as processor metadata.
+    """Keys of a shard, by time. The earliest time is committed with the batch, as processor metadata.
 
-    So most records look nothing up, and what was taken from the front before, of which RocksDB keeps tombstones for a
-    while, is not gone through again. What comes next is read some hundred at once, as records may take them one by one.
+    So most records read nothing, and no scan starts among the tombstones that RocksDB keeps of keys taken out. Keys are
+    read some hundred at once, as records may take them one by one.
     """
 
     def __init__(self, context: ProcessorContext, store: str) -> None:
@@ -38,17 +38,17 @@ class TimeQueue:
         self._store = context.state_store(store)
         recorded = context.processor_metadata(store)
         self.is_unknown = recorded is None
-        """Whether it is not known what is in the queue: it is new, or its state came from elsewhere."""
+        """Whether the content is unknown: the queue is new, or its state came from elsewhere."""
         self.first_ms = self._recorded_ms = _NEVER_MS if recorded is None else recorded
-        """No time is earlier; in an empty queue the last one that there is."""
+        """No key is due earlier; in an empty queue, the end of time."""
         self._read_to = b""
-        """Up to where what is in the store has been read: it is in the heap, or was taken or removed."""
+        """Up to where the store has been read into the heap."""
         self._heap: list[bytes] = []
         self._known: set[bytes] = set()
-        """What of the heap is there still."""
+        """The entries of the heap that have not been removed."""
 
     def put(self, time_ms: int, key: bytes) -> None:
-        """Add a key at a time; one that is there already stays."""
+        """Add a key at a time, unless it is there already."""
         place = due_key(time_ms, key)
         self._store.put(place, b"")
         self.first_ms = min(self.first_ms, time_ms)
@@ -65,9 +65,9 @@ class TimeQueue:
         self._known.discard(place)
 
     def take(self, is_wanted: Callable[[int], bool]) -> Iterator[tuple[int, bytes]]:
-        """Take times and keys out, earliest first and in order of keys within one, as long as a time is wanted.
+        """Take times and keys out as long as their time is wanted, in order of time and then of key.
 
-        `is_wanted` is asked before each, with its time.
+        `is_wanted` is called before each, with its time.
         """
         while is_wanted(self.first_ms):
             place = self._first()
@@ -83,7 +83,7 @@ class TimeQueue:
             yield self.first_ms, key
 
     def put_many(self, places: pa.BinaryArray, are_there: Flags, records: RecordColumns) -> None:
-        """Add or take out what stands at these places, one after the other, each for the record beside it."""
+        """Add or remove entries at these places, in order, each for the record in the same row."""
         self._read_anew()
         values = pa.array([b""], pa.binary()).take(pa.array(np.zeros(len(places), np.int64), mask=~are_there))
         self._store.put_many(RecordColumns.adopt(places, values, records.timestamp_ms, records.headers, None))
@@ -92,14 +92,14 @@ class TimeQueue:
             self.first_ms = min(self.first_ms, time_and_key(first)[0])
 
     def has_many(self, places: pa.BinaryArray) -> Flags:
-        """Return at which of the places something stands."""
+        """Return which of the places have an entry."""
         held: HeldColumns = self._store.get_many(places)
         return is_valid(held.value)
 
     def due(self, now_ms: int) -> Iterator[list[bytes]]:
-        """Yield the places of all that is due by a time, in order, some at once, as of the call.
+        """Yield the places of all that is due by a time, in order, as lists; as of the call.
 
-        Who asks has all of them, and removes each.
+        The caller must take all of them, and remove each.
         """
         if self.first_ms > now_ms:
             return
@@ -129,7 +129,7 @@ class TimeQueue:
         self._heap, self._known, self._read_to = [], set(), b""
 
     def _first(self) -> bytes | None:
-        """Return the first place, which is the heap's first one then; None if there is none."""
+        """Return the first place, which is then on top of the heap; None if there is none."""
         while True:
             while self._heap:
                 if self._heap[0] in self._known:

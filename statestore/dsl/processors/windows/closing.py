@@ -2,9 +2,9 @@
 
     a window has closed  <=>  end_ms <= time_ms - closes_after_ms
 
-`time_ms` is event time as the node has seen it, `closes_after_ms` how long after its end a window takes records no
-longer: each kind of windows says it. So who keeps windows compares their ends with one number, the
-latest end that has closed, and knows neither times nor graces. What waits is a window that ends when its wait begins.
+`time_ms` is event time as the node has seen it; each kind of windows says how long after its end a window closes, its
+`closes_after_ms`. So processors compare the ends of windows with one number, the latest end that has closed, and need
+neither times nor graces. A record that waits is treated as a window that ends when the wait begins.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from statestore.stores.iterator import Windowed
 
 
 class EarlierTimesOfKeys:
-    """The latest time that a clock had shown in the shard that a record's key was in, in ms; -1 if the present one has.
+    """The latest time, in ms, of a clock in the shard where a record's key was before a rescaling.
 
-    `kind` and `name` are those of `ProcessorContext._earlier_times`, `key_serde` that of the keys of the clock's store.
+    It is -1 if the present clock is not behind it. `kind` and `name` are those of `ProcessorContext._earlier_times`,
+    `key_serde` is that of the keys of the clock's store.
     """
 
     def __init__(self, context: ProcessorContext, kind: str, name: str, key_serde: Serde[Any]) -> None:
@@ -37,7 +38,7 @@ class EarlierTimesOfKeys:
         self._context, self._key_serde = context, key_serde
 
     def of(self, record: Record[Any, Any]) -> int:
-        """Return the time for a record, also of a windowed key."""
+        """Return the time for a record, whose key may be windowed."""
         if self._times is None or record.key is None:
             return UNSEEN_MS
         key, serde = record.key, self._key_serde
@@ -47,7 +48,7 @@ class EarlierTimesOfKeys:
         return self._times.of(serde.serialize(key), NOWHERE if metadata is None else metadata.partition)
 
     def of_many(self, records: RecordColumns) -> Integers:
-        """Return the time for each record, which have keys."""
+        """Return the time for each record; all have keys."""
         if self._times is None:
             return np.full(len(records), UNSEEN_MS, np.int64)
         keys, serde = records.key, self._key_serde
@@ -66,7 +67,7 @@ Times = TypeVar("Times", int, Integers)
 
 
 def latest_closed(time_ms: Times, closes_after_ms: int) -> Times:
-    """Return the latest end of a window that has closed at a time, or at each of several; it may be negative."""
+    """Return the latest window end that has closed at a time, or at each of several; it may be negative."""
     return time_ms - min(closes_after_ms, MAX_TIME_MS)  # columns have 64 bits
 
 
@@ -74,42 +75,42 @@ class EventTime(Protocol):
     """Event time as a node sees it: the latest timestamp of all records up to one, in ms."""
 
     def advance(self, record: Record[Any, Any]) -> int:
-        """Take a record into account, and return what time it is."""
+        """Take a record into account, and return the time."""
         ...
 
     def advance_many(self, records: RecordColumns) -> Integers:
-        """Take records into account, of which there is one at least, and return what time it is at each."""
+        """Take at least one record into account, and return the time at each."""
         ...
 
     def earlier(self, record: Record[Any, Any]) -> int:
-        """Return what time it was in the shard of the record's key before the state was rescaled; -1 if it is later."""
+        """Return the time in the shard of the record's key before a rescaling; -1 unless this was later."""
         ...
 
     def earlier_many(self, records: RecordColumns) -> Integers:
-        """Return that of each record."""
+        """Return that time for each record."""
         ...
 
 
 class _NodeTime:
-    """What time it was before the state was rescaled, of what is committed by a name of processor metadata."""
+    """A time that is committed as processor metadata, and what it was before a rescaling."""
 
     def __init__(self, context: ProcessorContext, name: str, key_serde: Serde[Any]) -> None:
         self._context, self._name = context, name
         self._earlier = EarlierTimesOfKeys(context, "processor", name, key_serde)
 
     def earlier(self, record: Record[Any, Any]) -> int:
-        """Return what time it was in the shard of the record's key before the state was rescaled; -1 if it is later."""
+        """Return the time in the shard of the record's key before a rescaling; -1 unless this was later."""
         return self._earlier.of(record)
 
     def earlier_many(self, records: RecordColumns) -> Integers:
-        """Return that of each record."""
+        """Return that time for each record."""
         return self._earlier.of_many(records)
 
 
 class ObservedTime(_NodeTime):
-    """The latest timestamp that a node has been given in its shard, over batches and restarts.
+    """The latest timestamp that a node has seen in its shard, over batches and restarts.
 
-    It is committed with the batch as processor metadata: Kafka forgets it at a restart, and takes records again that
+    It is committed with the batch as processor metadata. Kafka forgets it at a restart, and then accepts records that
     were late before.
     """
 
@@ -138,7 +139,7 @@ class ObservedTime(_NodeTime):
 
 
 class SharedTime(_NodeTime):
-    """The latest timestamp that several nodes have been given, which all know it by one name, likewise."""
+    """The latest timestamp that several nodes have seen, likewise; they share it under one name."""
 
     def __init__(self, context: ProcessorContext, store: str, key_serde: Serde[Any]) -> None:
         super().__init__(context, _OF_JOIN.format(store), key_serde)
@@ -153,20 +154,20 @@ class SharedTime(_NodeTime):
 
 
 class ShardTime:
-    """The stream time of the shard, which all its records advance, whichever nodes they come to.
+    """The stream time of the shard, which all its records advance, whichever nodes they reach.
 
-    What it was for a record's key before the state was rescaled is in it.
+    After a rescaling, it is at least that of each key's earlier shard.
     """
 
     def __init__(self, context: ProcessorContext) -> None:
         self._context = context
 
     def advance(self, record: Record[Any, Any]) -> int:
-        """Return what the record that is being processed has made it."""
+        """Return the time at the current record."""
         return self._context.current_stream_time_ms
 
     def advance_many(self, records: RecordColumns) -> Integers:
-        """Return what each record has made it."""
+        """Return the time at each record."""
         times_ms = records.stream_time_ms
         if times_ms is None:
             return np.full(len(records), self._context.current_stream_time_ms)
@@ -183,21 +184,21 @@ class ShardTime:
 
 
 class WindowClosing:
-    """Up to which end windows have closed, as records come.
+    """The latest window end that has closed, as records come.
 
-    Of a state that was rescaled, later ones of some keys may have closed before, in the shard where these were. Each of
-    them was put out there: what closes now is said by the time of the shard alone, and what is late by both.
+    After a rescaling, later windows of some keys may have closed already in their earlier shard, which emitted them. So
+    the time of the present shard alone says what closes now, and both times say what is late.
     """
 
     def __init__(self, time: EventTime, closes_after_ms: int) -> None:
         self._time, self._closes_after_ms = time, closes_after_ms
 
     def seen(self, closed_ms: Times) -> Times:
-        """Return what time it is where `closed_ms` is the latest end that has closed."""
+        """Return the time at which `closed_ms` is the latest end that has closed."""
         return closed_ms + min(self._closes_after_ms, MAX_TIME_MS)
 
     def advance(self, record: Record[Any, Any]) -> int:
-        """Take a record into account, and return the latest end of a window that has closed by it, in ms."""
+        """Take a record into account, and return the latest window end that has closed by it, in ms."""
         return latest_closed(self._time.advance(record), self._closes_after_ms)
 
     def advance_many(self, records: RecordColumns) -> Integers:
@@ -205,7 +206,7 @@ class WindowClosing:
         return latest_closed(self._time.advance_many(records), self._closes_after_ms)
 
     def not_yet_closed(self, windows: Callable[[], Iterable[Windowed]]) -> Callable[[], Iterator[Windowed]]:
-        """Return what yields those of some windows that had not closed in the shard of their key."""
+        """Return a function that yields the windows that had not closed in their key's earlier shard."""
 
         def open_windows() -> Iterator[Windowed]:
             for window in windows():
@@ -215,9 +216,9 @@ class WindowClosing:
         return open_windows
 
     def of_key(self, record: Record[Any, Any], closed_ms: int) -> int:
-        """Return the latest end that has closed of the record's key, where of all keys it is `closed_ms`."""
+        """Return the latest end that has closed for the record's key; for all keys it is `closed_ms`."""
         return max(closed_ms, latest_closed(self._time.earlier(record), self._closes_after_ms))
 
     def of_keys(self, records: RecordColumns, closed_ms: Integers) -> Integers:
-        """Return the latest end that has closed of the key of each record."""
+        """Return the latest end that has closed for the key of each record."""
         return np.maximum(closed_ms, latest_closed(self._time.earlier_many(records), self._closes_after_ms))

@@ -1,12 +1,12 @@
-"""Windows that are put out once, when they close. Source: Kafka's EmitStrategy.onWindowClose (KIP-825).
+"""Windows that are emitted once, when they close. Source: Kafka's EmitStrategy.onWindowClose (KIP-825).
 
-When each window ends stands beside the store of windows, in `<name>-ends`: the end, the start and the key of each, in
-this order, which is the one of Kafka's stores in order of time. So a record that closes nothing looks nothing up, and
-one that does reads what it closes alone.
+A second store beside that of the windows, `<name>-ends`, has the end, start and key of each window, in this order, as
+Kafka's stores in order of time. So a record that closes nothing reads nothing, and one that closes windows reads only
+these.
 
-Columns go on to what the aggregate is after all of them. What has closed on the way is put out as it was then: no
-window got a record after that, and of sessions what they were is known. It is so in one order: those that close later
-end later too.
+Columns are aggregated as a whole. Windows that close on the way are emitted as they were then: no window gets a record
+after it has closed, and the earlier states of sessions are known. Emitting them in order of their ends is the right
+order, as windows that close later also end later.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ENDS = "{}-ends"
 
 
 def store_of_ends(windows: str, *, is_persistent: bool) -> PartStore:
-    """Return the store of when the windows of another store end."""
+    """Return the store of the ends of another store's windows."""
     make = Stores.persistent_key_value_store if is_persistent else Stores.in_memory_key_value_store
     builder = Stores.key_value_store_builder(make(_ENDS.format(windows)), Serdes.bytes(), Serdes.bytes())
     return PartStore(builder, WINDOW_END_KEYS)
@@ -49,7 +49,7 @@ def store_of_ends(windows: str, *, is_persistent: bool) -> PartStore:
 def open_ends(
     context: ProcessorContext, store: str, key_serde: Serde[Any], windows: Callable[[], Iterable[Windowed]]
 ) -> TimeQueue:
-    """Return when the windows of a store end; where that is not known, with all `windows` that there are."""
+    """Return the queue of the ends of a store's windows; if its content is unknown, it is filled with `windows`."""
     queue = TimeQueue(context, _ENDS.format(store))
     if queue.is_unknown:
         for window in windows():
@@ -58,9 +58,9 @@ def open_ends(
 
 
 class FinalWindows:
-    """Puts out windows that have closed, earliest first, each once over batches and restarts.
+    """Emits windows that have closed, earliest first, each once over batches and restarts.
 
-    `read` returns what is held of a window, `windows` those that there are, in any order.
+    `read` returns what is held of a window, `windows` returns all windows in any order.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class FinalWindows:
         self._queue = open_ends(context, store, key_serde, windows)
 
     def note(self, window: Windowed) -> None:
-        """Take down that a window is there."""
+        """Note a new window."""
         self._queue.put(window.end_ms, started_key(window.start_ms, self._key_bytes(window.key)))
 
     def forget(self, window: Windowed) -> None:
-        """Take down that a window is gone."""
+        """Forget a window that is gone."""
         self._queue.remove(window.end_ms, started_key(window.start_ms, self._key_bytes(window.key)))
 
     def put_out(self, closed_ms: int, changes: ChangesOut) -> None:
@@ -93,16 +93,16 @@ class FinalWindows:
                 changes.send(window, held.value, None, held.timestamp_ms, held.header_bytes)
 
     def record(self) -> None:
-        """Have what is left to be closed first committed with the batch."""
+        """Have the earliest end committed with the batch."""
         self._queue.record()
 
 
 class Closing(NamedTuple):
-    """Records, and which windows are closed by them."""
+    """Records, and the windows that they close."""
 
     records: RecordColumns
     closed_ms: Integers
-    """The latest end of a window that has closed by each record."""
+    """The latest window end that has closed by each record."""
 
     def rows(self, ends_ms: Integers) -> Integers:
         """Return which record closes each window; all are closed by the last one."""
@@ -110,7 +110,7 @@ class Closing(NamedTuple):
 
 
 class FinalWindowColumns:
-    """Puts out windows that have closed, earliest first, each once over batches and restarts."""
+    """Emits windows that have closed, earliest first, each once over batches and restarts."""
 
     def __init__(
         self,
@@ -125,16 +125,16 @@ class FinalWindowColumns:
         self._read, self._changes = read, changes
         self._queue = open_ends(context, plan.store, plan.key_serde, windows)
         self._due: list[pa.BinaryArray] = []
-        """Where it is noted of the windows that were put out last."""
+        """The places of the windows that were emitted last."""
 
     def places(self, keys: pa.Array, starts_ms: Integers, ends_ms: Integers) -> pa.BinaryArray:
-        """Return where it is noted of each window when it ends."""
+        """Return the place of each window in the queue of ends."""
         return encode_window_ends(WindowEnds(self._keys.serialize(keys), starts_ms, ends_ms))
 
     def note(self, closing: Closing, places: pa.BinaryArray, rows: Integers, are_there: Flags) -> None:
-        """Take down which windows there are: those at `places` are made or gone by the records in `rows`, in order.
+        """Note which windows there are: the records in `rows` make or delete those at `places`, in order.
 
-        Those that `put_out` has found closed are gone, too, each before its record has made another one.
+        Those that `put_out` found closed are deleted, too, each before its record makes another one.
         """
         closed_by = np.searchsorted(closing.closed_ms, decode_window_ends(places).ends_ms)
         before = np.flatnonzero((rows < closed_by) & (closed_by < len(closing.records)))
@@ -151,14 +151,14 @@ class FinalWindowColumns:
         self._due = []
 
     def are_noted(self, places: pa.BinaryArray) -> Flags:
-        """Return which windows are waited for."""
+        """Return which windows are in the queue of ends."""
         return self._queue.has_many(places)
 
     def put_out(self, closing: Closing, made: RecordColumns) -> None:
         """Send on the windows that have closed, in order of end, start and serialized key.
 
-        `made` is what has become of those among them that got records, by their places; null is nothing. To be called
-        before it is stored, which may take the store to a time in which it shows others no longer.
+        `made` has the new state of those that got records, by their places; null is deleted. Call this before storing
+        them, which may advance the store to a time at which it hides others.
         """
         made = made.take(pc.sort_indices(made.key))
         for due in self._queue.due(int(closing.closed_ms[-1])):
@@ -172,14 +172,14 @@ class FinalWindowColumns:
         self._send(closing, made)
 
     def record(self) -> None:
-        """Have what is left to be closed first committed with the batch."""
+        """Have the earliest end committed with the batch."""
         self._queue.record()
 
     def _held(self, places: pa.BinaryArray) -> RecordColumns:
         """Return what is held of windows, by their places."""
         windows = decode_window_ends(places)
         held = self._read(self._keys.deserialize(windows.keys), windows.starts_ms, windows.ends_ms)
-        # A session has no timestamp but its end.
+        # The timestamp of a session is its end.
         times_ms = pa.array(windows.ends_ms) if held.timestamp_ms is None else held.timestamp_ms
         found = RecordColumns.adopt(places, held.value, times_ms, held.headers, None)
         return found.filter(is_valid(held.value))

@@ -1,11 +1,11 @@
 """Aggregates of keys and sessions. Source: Kafka's KStreamSessionWindowAggregate.
 
-A record makes one session of all that it is at most the gap away from. A change says of each of these that it is gone,
-and another one what the new one is; they go on with the ends of the sessions as timestamps, as in Kafka.
+A record merges all sessions that are at most the gap away from it. Each of them is deleted by a change, and another
+change has the new session; the timestamps of changes are the ends of the sessions, as in Kafka.
 
-Headers: the policy goes through the sessions that become one in order of their ends, and takes the record last. So
-`first` is what the earliest session began with, and `latest` the record, whenever it was. All changes of a record have
-the headers that come of it.
+Headers: the policy takes the merged sessions in order of their ends, and the record last. So `first` gives the first
+headers of the earliest session, `latest` those of the record, whatever its time. All changes of a record have the same
+resulting headers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SessionAggregating(WindowedAggregate[SessionWindows]):
     """Keeps one aggregate a key and session."""
 
     def init(self, context: ProcessorContext) -> None:
-        """Open the store, and what merges sessions: one that is kept is removed before, as Kafka logs it."""
+        """Open the store, and what merges sessions; an unchanged span is deleted before it is put, as Kafka logs it."""
         super().init(context)
         plan, changes = self._plan, self._plan.aggregate.changes
         self._gap_ms = plan.windows.inactivity_gap_ms
@@ -56,14 +56,14 @@ class SessionAggregating(WindowedAggregate[SessionWindows]):
         )
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Make one session of all that a record belongs to."""
+        """Merge all sessions that a record belongs to."""
         key, time_ms = record.key, record.timestamp_ms
         if key is None or self._lacks_value(record):
             self._drop()
             return
         closed_ms = self._close(record)
         near = self._sessions_near(key, time_ms)
-        # Functions may change what they are given.
+        # Functions may change their arguments.
         olds = {session[:2]: deepcopy(session[2]) if self._keeps_old else None for session in near}
         merged = self._merging.merge(
             [(0, time_ms, record.value, record.headers.to_bytes(), closed_ms, time_ms)],
@@ -121,7 +121,7 @@ def _sessions_in(store: Any) -> Iterator[Windowed]:
 
 
 class _Changed(NamedTuple):
-    """What records make of sessions: a row for each change."""
+    """The changes that records make to sessions: a row for each change."""
 
     rows: Integers
     """The record that made it."""
@@ -129,10 +129,10 @@ class _Changed(NamedTuple):
     starts_ms: Integers
     ends_ms: Integers
     made: RecordColumns
-    """By key and session; of one that is gone, the value is null."""
+    """By key and session; the value of a deleted one is null."""
     old: pa.Array
     groups: KeyGroups
-    """Which changes are of the same session."""
+    """Which changes have the same session."""
 
 
 class SessionAggregatingColumns(WindowedAggregateColumns[SessionWindows]):
@@ -178,7 +178,7 @@ class SessionAggregatingColumns(WindowedAggregateColumns[SessionWindows]):
         if self._final is not None:
             self._put_out(self._final, closing, changed)
         if self._store_is_behind:
-            # What came from a shard that was ahead must not hide what is open.
+            # Entries of an earlier shard that was ahead must not hide open sessions.
             self._store.hold_stream_time(seen_ms[-1])
         if merged.changes:
             self._keep(records, changed)
@@ -263,7 +263,7 @@ class SessionAggregatingColumns(WindowedAggregateColumns[SessionWindows]):
 
 
 class _Chosen:
-    """Items that are only chosen among: their places stand for them, of what is held behind those that come."""
+    """Items that are only chosen among: their positions stand for them, first the new ones, then those held."""
 
     def __init__(self, coming: pa.Array, held: pa.Array) -> None:
         self._all = pa.concat_arrays([coming, held])
@@ -276,7 +276,7 @@ class _Chosen:
 
 
 class _Made:
-    """Items that others are made of, as Python objects."""
+    """Items that functions make new ones of, as Python objects."""
 
     def __init__(self, coming: Sequence[Any], held: pa.Array) -> None:
         self._type = held.type

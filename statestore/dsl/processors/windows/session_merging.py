@@ -1,4 +1,4 @@
-"""Which records and sessions become one: one rule for records by themselves and in columns, over plain tuples."""
+"""Which records and sessions become one: one rule for single records and columns, over plain tuples."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from statestore.dsl.windows import SessionWindows
 Session: TypeAlias = tuple[int, int, Any, Any]
 """End and start in ms, aggregate, and headers."""
 SessionRecord: TypeAlias = tuple[int, int, Any, Any, int, int]
-"""The place of its key, timestamp in ms, value, headers, the latest end that has closed by it, and what time it is."""
+"""The index of its key, timestamp in ms, value, headers, latest end that has closed by it, and event time."""
 SessionChange: TypeAlias = tuple[int, int, int, Any, Any]
-"""The row of the record that made it, start and end in ms, what the session is, and what it was; None is nothing."""
+"""The row of its record, start and end in ms, the new aggregate and the old one; None for none."""
 
 
 class MergedRecords(NamedTuple):
-    """What records make of sessions."""
+    """What records change of sessions."""
 
     changes: list[SessionChange]
     headers: list[Any]
-    """Of all changes of each record; None of late ones."""
+    """The headers of all changes of each record; None for late records."""
     late: list[int]
     """The rows of records that came too late."""
 
@@ -30,10 +30,9 @@ class MergedRecords(NamedTuple):
 class SessionMerging:
     """Merges records with the sessions that they belong to, in order.
 
-    A session is seen until the latest end that was stored is `retention_ms` past its own, as the store shows it.
-    Changes of a session that a record is within are one, told with what it was, or if it `removes_kept` ones two: that
-    it is gone, and what is made anew. A session of a moment is never removed before; where it `tells_each` change, what
-    it was is not told, as in Kafka.
+    As in the store, a session is visible until the latest stored end is `retention_ms` past its own. A record within a
+    session makes one change, with the old aggregate, or with `removes_kept` two: a deletion and a new session. A
+    session of one moment is never deleted first; with `tells_each`, its old aggregate is left out, as in Kafka.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class SessionMerging:
         tells_each: bool,
         removes_kept: bool,
     ) -> None:
-        assert aggregation.merger is not None  # a stream by session asks for one
+        assert aggregation.merger is not None  # streams by session require one
         self._gap_ms = windows.inactivity_gap_ms
         self._initializer, self._aggregator, self._merger = (
             aggregation.initializer,
@@ -63,10 +62,10 @@ class SessionMerging:
         merge_headers: Callable[[Any, Any], Any],
         stored_ms: int,
     ) -> MergedRecords:
-        """Return what records make of the sessions of their keys, which are in order; these lists are changed.
+        """Return what records change of the sessions of their keys, which must be sorted; changes these lists.
 
-        `merge_headers` makes one of two headers, of which the first may be None. `stored_ms` is the latest end that was
-        stored; -1 for none.
+        `merge_headers` merges two lists of headers, of which the first may be None. `stored_ms` is the latest end that
+        was stored; -1 for none.
         """
         initializer, aggregator, merger = self._initializer, self._aggregator, self._merger
         gap_ms, tells_each, removes_kept = self._gap_ms, self._tells_each, self._removes_kept
@@ -104,6 +103,6 @@ class SessionMerging:
             if near:
                 of_key[first:] = [session for session in of_key[first:] if session[1] > latest_ms]
             insort(of_key, (end_ms, start_ms, aggregate, headers))
-            # A session of a shard that was ahead may end later than it is.
+            # A session of an earlier shard that was ahead may end after the present time.
             hidden_ms = max(hidden_ms, min(end_ms, seen_ms) - self._retention_ms)
         return made

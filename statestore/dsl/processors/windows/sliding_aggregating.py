@@ -1,9 +1,9 @@
 """Aggregates of keys and sliding windows. Source: Kafka's KStreamSlidingWindowAggregate.
 
-Of each record there is a window that ends with it, its left one, and if a record of the same key lies in it a window
-that begins a millisecond after it, its right one: so there is a window for each set of records that are so close to
-each other. A record changes the windows that are there and hold its time, and makes those that are missing of the
-aggregates of others. No window starts before 0: records that are earlier than the windows are long share the first one.
+Each record has a left window, which ends at it. It has a right window, which starts a millisecond after it, if a record
+of the same key lies in that. So each set of records that close to each other has a window. A record changes the
+existing windows that hold its time, and makes missing ones from the aggregates of others. No window starts before 0:
+all records earlier than the length of a window share the first one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from statestore.stores.holders import ValueTimestampHeaders
 
 
 class SlidingAggregating(AggregateByStart[SlidingWindows]):
-    """Keeps one aggregate a key and window, with the latest timestamp of its records: others are made by it."""
+    """Keeps one aggregate a key and window, with the latest timestamp of its records, which later windows need."""
 
     def __init__(self, plan: WindowedPlan[SlidingWindows]) -> None:
         super().__init__(plan)
@@ -95,17 +95,17 @@ class SlidingAggregating(AggregateByStart[SlidingWindows]):
         self._change_open(0, first, record, is_new=first is None)
 
     def _found(self, key: Any, from_ms: int, to_ms: int) -> list[tuple[int, ValueTimestampHeaders[Any]]]:
-        """Return the windows that start in that time, earliest first."""
+        """Return the windows that start within these times, earliest first."""
         with self._store.fetch(key, from_ms, to_ms) as windows:
             return list(windows)
 
     def _make_right_of(self, previous_ms: int, starts: set[int], record: Record[Any, Any]) -> None:
-        """Make the right window of the record before, of which this one is the first."""
+        """Make the right window of the record before; this record is its first."""
         if previous_ms + 1 not in starts:
             self._change_open(previous_ms + 1, None, record, is_new=True)
 
     def _make_right(self, of: ValueTimestampHeaders[Any] | None, starts: set[int], record: Record[Any, Any]) -> None:
-        """Make the record's right window, of what a window held before that ends in it, if a later record is there."""
+        """Make the record's right window from the earlier window `of`, if that has a later record."""
         start_ms = record.timestamp_ms + 1
         if start_ms not in starts and of is not None and of.timestamp_ms > record.timestamp_ms:
             self._store_window(start_ms, of, None, record, is_new=True)
@@ -113,7 +113,7 @@ class SlidingAggregating(AggregateByStart[SlidingWindows]):
     def _change_open(
         self, start_ms: int, held: ValueTimestampHeaders[Any] | None, record: Record[Any, Any], *, is_new: bool = False
     ) -> None:
-        """Add a record to a window that holds so much, unless that has closed."""
+        """Add a record to a window that holds `held`, if anything, unless it has closed."""
         if self._end_ms(start_ms) <= self._closed_ms:
             self._drop()
             self._is_late = True
@@ -122,5 +122,5 @@ class SlidingAggregating(AggregateByStart[SlidingWindows]):
 
 
 def _copied(held: ValueTimestampHeaders[Any]) -> ValueTimestampHeaders[Any]:
-    """Return what was held, whatever an aggregator does to its value."""
+    """Return a copy, as an aggregator may change the value."""
     return ValueTimestampHeaders(deepcopy(held.value), held.timestamp_ms, held.header_bytes)

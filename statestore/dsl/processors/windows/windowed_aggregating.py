@@ -36,24 +36,24 @@ WindowsT = TypeVar("WindowsT", bound=TimeWindows | SlidingWindows | SessionWindo
 
 @dataclass(frozen=True)
 class WindowedPlan(Generic[WindowsT]):
-    """What an aggregate by windows is made of. Travels to the executors."""
+    """How records are aggregated by windows. Travels to the executors."""
 
     aggregate: AggregatePlan
     windows: WindowsT
     is_final: bool = False
-    """Whether a window is put out once, when it closes, instead of at each change."""
+    """Whether a window is emitted once, when it closes, instead of at each change."""
     late_child: str | None = None
-    """Who gets the records that came too late for a window."""
+    """The node that gets the records that came too late for a window."""
 
 
 class WindowedProcessor(Planned[WindowedPlan[WindowsT]]):
-    """What all aggregates by windows have in common, by records and in columns: what is late, and what is final."""
+    """What all aggregates by windows share, by records and in columns: what is late, and what is final."""
 
     _changes: ChangesOut | ColumnChanges
     _final: FinalWindows | FinalWindowColumns | None
 
     def init(self, context: ProcessorContext) -> None:
-        """Open the store, and what is remembered of the batches before."""
+        """Open the store, and what earlier batches have committed."""
         super().init(context)
         plan = self._plan.aggregate
         self._store = context.state_store(plan.store)
@@ -63,7 +63,7 @@ class WindowedProcessor(Planned[WindowedPlan[WindowsT]]):
         self._store_is_behind = context._earlier_times("store", plan.store) is not None
 
     def finish_batch(self) -> None:
-        """Send on what was held back, and have committed what is to be remembered."""
+        """Send on what was held back, and have times committed."""
         self._changes.finish()
         self._observed.record()
         if self._final is not None:
@@ -71,20 +71,20 @@ class WindowedProcessor(Planned[WindowedPlan[WindowsT]]):
 
     @abstractmethod
     def _windows(self) -> Iterable[Windowed]:
-        """Yield all windows that there are."""
+        """Yield all windows of the store."""
 
 
 class WindowedAggregate(WindowedProcessor[WindowsT]):
-    """What all aggregates by windows have in common that go by records."""
+    """What all aggregates by windows share that go by records."""
 
     _changes: ChangesOut
     _final: FinalWindows | None
 
     def init(self, context: ProcessorContext) -> None:
-        """Open what takes changes, and what puts windows out once."""
+        """Open what sends changes, and what emits final windows."""
         super().init(context)
         plan = self._plan.aggregate
-        # What is final is put out at once, also of a table whose changes are held back.
+        # Final windows are emitted at once, even with caching.
         changes = replace(plan.changes, is_cached=False) if self._plan.is_final else plan.changes
         self._changes = changes.open(context, plan.key_serde)
         self._update = Update(plan, context)
@@ -94,26 +94,26 @@ class WindowedAggregate(WindowedProcessor[WindowsT]):
             self._final = FinalWindows(context, plan.store, plan.key_serde, self._held, windows)
 
     def _forgotten_ms(self) -> int:
-        """Return the latest end of a window that the store does not show any more."""
+        """Return the latest window end that the store hides as expired."""
         return int(self._store.first_visible_ms) - 1
 
     @abstractmethod
     def _held(self, window: Windowed) -> ValueTimestampHeaders[Any] | None:
-        """Return what is held of a window, with the timestamp that it goes on with."""
+        """Return what is held of a window, with the timestamp at which it is emitted."""
 
     def _close(self, record: Record[Any, Any]) -> int:
-        """Return the latest end that has closed for a record; what has is put out, if that is what is asked for.
+        """Return the latest end that has closed for a record; final windows that have closed are emitted.
 
-        To be called before the record is stored, which may take the store to a time in which it shows them no longer.
+        Call this before storing the record, which may advance the store to a time at which it hides them.
         """
         closed_ms = self._closing.advance(record)
         if self._final is not None:
             self._final.put_out(closed_ms, self._changes)
         if self._store_is_behind:
-            # What came from a shard that was ahead must not hide what is open.
+            # Entries of an earlier shard that was ahead must not hide open windows.
             self._store.hold_stream_time(self._closing.seen(closed_ms))
         closed_ms = self._closing.of_key(record, closed_ms)
-        # Others may have taken the store on: what it has forgotten would begin anew, and not be kept.
+        # Other nodes may have advanced the store, which would not keep an expired window.
         return closed_ms if self._plan.aggregate.node is None else max(closed_ms, self._forgotten_ms())
 
     def _lacks_value(self, record: Record[Any, Any]) -> bool:
@@ -129,10 +129,10 @@ class WindowedAggregate(WindowedProcessor[WindowsT]):
 
 
 class AggregateByStart(WindowedAggregate[WindowsT]):
-    """What aggregates have in common whose windows are known by their start, and all of one length."""
+    """What aggregates share whose windows are identified by their start and have one length."""
 
     _length_ms: int
-    """From the start of a window to what is called its end."""
+    """From the start of a window to its end."""
 
     def _held(self, window: Windowed) -> ValueTimestampHeaders[Any] | None:
         held: ValueTimestampHeaders[Any] | None = self._store.fetch(window.key, window.start_ms)
@@ -152,7 +152,7 @@ class AggregateByStart(WindowedAggregate[WindowsT]):
     def _change(
         self, start_ms: int, held: ValueTimestampHeaders[Any] | None, record: Record[Any, Any], *, is_new: bool
     ) -> None:
-        """Add a record to a window that holds so much, and send the change on; None is nothing."""
+        """Add a record to a window that holds `held`, if anything, and send the change on."""
         old, updated = self._update.of(held, record)
         self._store_window(start_ms, updated, old, record, is_new=is_new)
 
@@ -193,7 +193,7 @@ class WindowedAggregating(AggregateByStart[TimeWindows]):
 
 
 class _Assigned(NamedTuple):
-    """Records with the windows that they belong to: a row for each window of each record, in that order."""
+    """Records with their windows: a row for each window of each record, in that order."""
 
     rows: Integers
     """The record of each row."""
@@ -205,7 +205,7 @@ class _Assigned(NamedTuple):
 
 
 class _Updated(NamedTuple):
-    """What records make of the windows that they belong to: a row for each window of each record."""
+    """Windows after each record: a row for each window of each record."""
 
     groups: KeyGroups
     """Which rows have the same window."""
@@ -213,11 +213,11 @@ class _Updated(NamedTuple):
     """By keys without windows."""
     old: pa.Array
     is_new: Flags
-    """Of each group, whether nothing was held of it."""
+    """For each group, whether nothing was held of it."""
 
 
 class WindowedAggregateColumns(WindowedProcessor[WindowsT], BatchProcessor):
-    """What all aggregates by windows have in common that go in columns."""
+    """What all aggregates by windows share that go in columns."""
 
     _changes: ColumnChanges
     _final: FinalWindowColumns | None
@@ -227,7 +227,7 @@ class WindowedAggregateColumns(WindowedProcessor[WindowsT], BatchProcessor):
         self._aggregation = aggregation
 
     def init(self, context: ProcessorContext) -> None:
-        """Open what takes changes, and what puts windows out once."""
+        """Open what sends changes, and what emits final windows."""
         super().init(context)
         plan = self._plan.aggregate
         self._changes = ColumnChanges(plan.changes, context)
@@ -244,14 +244,14 @@ class WindowedAggregateColumns(WindowedProcessor[WindowsT], BatchProcessor):
 
     @abstractmethod
     def _aggregate(self, closing: Closing) -> None:
-        """Add records that have keys to the aggregates of their windows, and put out what they close."""
+        """Add records that have keys to the aggregates of their windows, and emit final windows that they close."""
 
     @abstractmethod
     def _held(self, keys: pa.Array, starts_ms: Integers, ends_ms: Integers) -> HeldColumns:
         """Return what is held of windows."""
 
     def _tell_late(self, records: RecordColumns, late: Integers) -> None:
-        """Count and send on what is too late: the rows of records, each once for each window."""
+        """Count and send on late records; `late` has the row of a record once for each window that it missed."""
         if not len(late):
             return
         rows = np.unique(late)
@@ -296,11 +296,11 @@ class WindowedAggregatingColumns(WindowedAggregateColumns[TimeWindows]):
         rows = np.repeat(np.arange(len(times_ms)), counts)
         numbers = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         starts = first[rows] + numbers * windows.advance_ms
-        # A sum beyond 64 bits is not taken: the end of time is.
+        # Sums beyond 64 bits become the end of time.
         return _Assigned(rows, starts, np.minimum(starts, MAX_TIME_MS - windows.size_ms) + windows.size_ms)
 
     def _change(self, records: RecordColumns, assigned: _Assigned) -> None:
-        """Store what records make of their windows, and send each change on."""
+        """Add records to their windows, and send each change on."""
         updated = self._updated(records, assigned)
         groups, made = updated.groups, updated.made
         lasts = np.sort(groups.last_rows)
@@ -310,7 +310,7 @@ class WindowedAggregatingColumns(WindowedAggregateColumns[TimeWindows]):
         self._changes.send(changed, updated.old, groups)
 
     def _close(self, final: FinalWindowColumns, closing: Closing, assigned: _Assigned) -> None:
-        """Store what records make of their windows, and put out those windows that are closed by any of them."""
+        """Add records to their windows, and emit the windows that they close."""
         updated = self._updated(closing.records, assigned)
         lasts = np.sort(updated.groups.last_rows)
         windows, starts_ms, ends_ms = updated.made.take(lasts), assigned.starts_ms[lasts], assigned.ends_ms[lasts]
@@ -329,9 +329,9 @@ class WindowedAggregatingColumns(WindowedAggregateColumns[TimeWindows]):
     def _updated(self, records: RecordColumns, assigned: _Assigned) -> _Updated:
         rows, starts_ms = assigned.rows, assigned.starts_ms
         codes = records.by_key.codes[rows]
-        # By number of window, not by start: the product has to fit in 64 bits. By window first, as the store has them.
+        # Windows are numbered, as a product of starts may exceed 64 bits. By window first, as in the store.
         windows = np.unique(starts_ms, return_inverse=True)[1] * len(records.by_key) + codes
-        # A window that the store does not show is begun anew by each record.
+        # Each record begins anew a window that the store hides as expired.
         hidden = np.flatnonzero(starts_ms < self._store.first_visible_ms)
         windows[hidden] = hidden - len(windows)
         groups = KeyGroups(pa.array(windows))
@@ -346,6 +346,6 @@ class WindowedAggregatingColumns(WindowedAggregateColumns[TimeWindows]):
 
 
 def first_starts(windows: TimeWindows, times_ms: Integers) -> Integers:
-    """Return when the first of the windows of each time starts: `TimeWindows.starts`, for columns."""
+    """Return the start of the first window of each time: `TimeWindows.starts`, for columns."""
     shifted = np.maximum(0, times_ms - (windows.size_ms - windows.advance_ms))
     return shifted // windows.advance_ms * windows.advance_ms
