@@ -1,4 +1,4 @@
-"""Errors that only the tools raise: they name options of the command line. All are of the library's one root."""
+"""Errors that only the tools raise: they name options of the command line. All are below `StateStoreError`."""
 
 from __future__ import annotations
 
@@ -9,59 +9,58 @@ from statestore.errors.root import field, text
 
 
 class UnknownLayoutError(StateDirectoryError):
-    """There is no state at `path` that is known; `found` says what is there."""
+    """There is no state at `path` that the tools can read; `found` says what is there."""
 
     found: str
     problem: str = text(
-        "holds {found}, which is no state that is known. Name a task directory of Kafka Streams "
-        "(STATE_DIR/APPLICATION_ID/0_0), the directory of an application with such ones, a shard's local copy "
+        "has no state that the tools can read; found: {found}. Name a task directory of Kafka Streams "
+        "(STATE_DIR/APPLICATION_ID/0_0), an application's directory with task directories, a shard's local copy "
         "(LOCAL_DIR/STATE_ID/shard-0000/copy-0), or a state location"
     )
 
 
 class StoreNotFoundError(StateDirectoryError):
-    """There is no such store at `path`, or several and none was named; `known` are those that are there."""
+    """There is no such store at `path`, or there are several and none was named; `known` are the stores there."""
 
     store: str | None
     known: Sequence[str]
-    problem: str = text("has {_asked}: name one of {_listed} with --store")
+    problem: str = text("has {_asked}")
 
     @property
     def _asked(self) -> str:
-        return "several stores" if self.store is None else f"no store {self.store!r}"
-
-    @property
-    def _listed(self) -> list[str]:
-        return sorted(self.known)
+        if not self.known:
+            return "no stores"
+        asked = "several stores" if self.store is None else f"no store {self.store!r}"
+        return f"{asked}: name one of {sorted(self.known)} with --store"
 
 
 class NothingExpiresError(StateDirectoryError):
-    """Nothing says when entries of `store` expire: `beside` is the store that would, and is not there."""
+    """Nothing says when entries of `store` expire: the store `beside`, which would, does not exist."""
 
     store: str
     beside: str
     problem: str = text(
-        "has no store {beside!r}: what is in {store!r} has neither a time to live nor an expiry header. Leave out "
-        "--live-at"
+        "has no store {beside!r}, so the entries of {store!r} have neither a time to live nor an expiry header. Leave "
+        "out --live-at"
     )
 
 
 class UnknownKindError(StateDirectoryError):
-    """The files of `path` do not tell what must be known to read them; `remedy` says which option does."""
+    """The files at `path` do not say something that is needed to read them; `remedy` names the option that does."""
 
     problem: str
     remedy: str
-    message: str = text("{path} does not tell {problem}: {remedy}")
+    message: str = text("{path} does not say {problem}: {remedy}")
 
 
 class StoreUndecodableError(StateDirectoryError):
-    """There are entries at `path` that are none of the `stores`, each with the kind that it was read as."""
+    """An entry at `path` can't be decoded; `stores` are the stores that were read, each with the kind used for it."""
 
     stores: Sequence[str]
     cause: str
     problem: str = text(
-        "has an entry that is none of {_listed} ({cause}). If a store is of another kind, say it with --kind; if not "
-        "it is damaged, and verify names all that is"
+        "has an entry that can't be decoded when reading {_listed} ({cause}). If a store is of another kind, give that "
+        "with --kind; if not, it is damaged, and verify lists all damage"
     )
 
     @property
@@ -70,7 +69,7 @@ class StoreUndecodableError(StateDirectoryError):
 
 
 class MigrationRefusedError(StateDirectoryError):
-    """What was asked for is no migration, or its target is taken; `remedy` says what to run instead."""
+    """The migration is not possible, or its target is taken; `remedy` says what to run instead."""
 
     problem: str
     remedy: str
@@ -78,18 +77,18 @@ class MigrationRefusedError(StateDirectoryError):
 
 
 class MigrationCheckError(StateDirectoryError):
-    """What was written of `database` is not what it was made from; nothing of it counts."""
+    """What was written of `database` differs from its source, and is thrown away."""
 
     database: str
     problem: str
     message: str = text(
-        "{path} can't be migrated: what was written of {database} does not read back as what it was made from "
-        "({problem}). The source is as it was. Check the disk and its memory, and run this again"
+        "{path} can't be migrated: what was written of {database} differs from its source when read back ({problem}). "
+        "The source was not changed. Check the disk and the memory for faults, and run this again"
     )
 
 
 class NoRoomError(StateDirectoryError):
-    """There is not the room at `path` that a tool needs; `needed_bytes` of None is more than there was."""
+    """The disk of `path` has too little room for a tool; `needed_bytes` of None means more than was free."""
 
     needed_bytes: int | None
     free_bytes: int
@@ -104,14 +103,14 @@ class NoRoomError(StateDirectoryError):
 
 
 class PointersOutdatedError(LocationError):
-    """Commit pointers are not those of the run that went on; nothing of the shard was removed."""
+    """Commit pointers are older than what later runs made of the state; nothing of the shard was removed."""
 
     shard: int
     version: int
     cause: str
     problem: str = text(
-        "the pointer of shard {shard}, at version {version}, is not to be judged by: {cause}. Nothing of the shard was "
-        "removed. Print the pointers of the Spark checkpoint that the query goes on with, after its next batch"
+        "the pointer of shard {shard}, at version {version}, is outdated: {cause}. Nothing of the shard was removed. "
+        "After the query's next batch, get the pointers again from the Spark checkpoint that it uses now"
     )
 
 
@@ -124,14 +123,14 @@ class RowFileError(StateStoreError):
 
 
 class RowFileExistsError(StateStoreError):
-    """There is something at `path`, where a file of rows was to be written; it was left as it was."""
+    """There is something already at `path`, where a file of rows was to be written; it was not changed."""
 
     path: str = field(kw_only=False)
-    message: str = text("{path} is there already. Name a new file, or delete that one, and run this again")
+    message: str = text("{path} exists already. Name a new file, or delete that one, and run this again")
 
 
 class ChangelogError(StateStoreError):
-    """Changelog topics of Kafka Streams can't be read or written as asked; of what was refused nothing was changed.
+    """Changelog topics of Kafka Streams can't be read or written as asked; what was refused was not changed.
 
     `what` is the topic, a partition of it, or the consumer group.
     """
@@ -146,13 +145,13 @@ class KafkaUnavailableError(ChangelogError):
 
     cause: str
     problem: str = text(
-        "{cause}. Check the address and that a broker runs there; what its listeners ask for, such as SASL, goes into "
-        "a file of client properties that --client-config names"
+        "{cause}. Check the address and that a broker runs there. If its listeners need more, such as SASL, name a "
+        "file of client properties with --client-config"
     )
 
 
 class ApplicationRunningError(ChangelogError):
-    """Members of the application are still in its consumer group, so its state would change meanwhile."""
+    """The application still has members in its consumer group, so its state could change meanwhile."""
 
     state: str
     problem: str = text(
@@ -162,7 +161,7 @@ class ApplicationRunningError(ChangelogError):
 
 
 class ChangelogMissingError(ChangelogError):
-    """There is no such topic; `known` are the changelog topics that there are."""
+    """There is no such topic; `known` are the changelog topics of the cluster."""
 
     known: list[str]
     problem: str = text(
@@ -176,10 +175,10 @@ class ChangelogMissingError(ChangelogError):
 
 
 class ChangelogDamagedError(ChangelogError):
-    """A log has not all that a store must be restored from, or has what no such store has written; nothing was made."""
+    """A log lacks records that a store needs, or has records that no such store writes; nothing was made."""
 
 
 class GroupOffsetsError(ChangelogError):
-    """Offsets can't become those of the application's consumer group; none was set."""
+    """Offsets can't be read from, or set for, the application's consumer group; none was set."""
 
     message: str = text("offsets of the consumer group {what}: {problem}. None was set")

@@ -132,9 +132,9 @@ def a_database(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "found"),
     [
-        (lambda path: None, "holds nothing"),
-        (empty, "holds nothing"),
-        (a_file, "holds a file"),
+        (lambda path: None, "found: nothing"),
+        (empty, "found: nothing"),
+        (a_file, "found: a file"),
         (strange, "2 entries (notes.txt, photos)"),
         (strange_names, r"1 entries (\xff\xfe)"),
         (a_database, "entries (0000"),
@@ -147,7 +147,7 @@ def test_what_is_no_state(make: Callable[[Path], None], found: str, tmp_path: Pa
 
 
 def test_a_location_that_does_not_exist(tmp_path: Path, tools: Tools) -> None:
-    assert all_end_with(4, run_all(tools, (tmp_path / "nowhere").as_uri()), "nothing that is known")
+    assert all_end_with(4, run_all(tools, (tmp_path / "nowhere").as_uri()), "found: nothing")
     assert all_end_with(6, run_all(tools, "gopher://host/state"), "never tested")
 
 
@@ -207,7 +207,7 @@ def test_a_local_copy_that_is_not_what_it_was_closed_as(tmp_path: Path, tools: T
     shard = Shard(tmp_path)
     shard.batch(shard.batch(shard.start(), {b"k": stored(b"v")}), {b"k": stored(b"v")})
     cut_manifest(shard.copy)
-    assert all_end_with(5, run_all(tools, shard.copy), "does not hold the files that it was closed with")
+    assert all_end_with(5, run_all(tools, shard.copy), "its files are not those that it was closed with")
     (shard.copy / "statestore.marker").write_bytes(b"{")
     assert all_end_with(5, run_all(tools, shard.copy), "is not one")
 
@@ -229,18 +229,18 @@ def test_plain_and_timestamped_data_is_no_upgrade_to_headers(tmp_path: Path, too
 def test_a_column_family_that_no_store_has(task: Path, tools: Tools) -> None:
     RocksDBDatabase(str(task / DATABASE), ["windowKeyValueWithHeaders"], compacting=False).close()
     assert all_end_with(4, run_all(tools, task, inspect=False), "windowKeyValueWithHeaders")
-    assert "no store has that is known" in tools("inspect", task).out
+    assert "has unknown column families" in tools("inspect", task).out
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "said"),
     [
-        ("headers-kv", "kv", "the command downgrade makes an older one"),
-        ("headers-kv", "ts-kv", "the command downgrade makes an older one"),
-        ("headers-kv", "headers-window", "Say what it is with --kind"),
-        ("headers-window", "window", "the command downgrade makes an older one"),
-        ("headers-session", "session", "the command downgrade makes an older one"),
-        ("headers-session", "headers-window", "Say what it is with --kind"),
+        ("headers-kv", "kv", "the command downgrade rebuilds it as an older one"),
+        ("headers-kv", "ts-kv", "the command downgrade rebuilds it as an older one"),
+        ("headers-kv", "headers-window", "Give its kind with --kind"),
+        ("headers-window", "window", "the command downgrade rebuilds it as an older one"),
+        ("headers-session", "session", "the command downgrade rebuilds it as an older one"),
+        ("headers-session", "headers-window", "Give its kind with --kind"),
         ("kv", "window", "kv or versioned"),
     ],
 )
@@ -346,19 +346,19 @@ def test_names_that_are_not_text(task: Path, tmp_path: Path, tools: Tools) -> No
     assert r"\udcff parent" in tools("inspect", tmp_path / strange / "0_0").out
     assert tools("inspect", "--json", tmp_path / strange / "0_0").document["path"] == str(tmp_path / strange / "0_0")
     nothing = tools("scan", tmp_path / strange / "0_1")
-    assert (nothing.code, "holds nothing" in nothing.err) == (4, True)
+    assert (nothing.code, "found: nothing" in nothing.err) == (4, True)
 
 
 def test_a_directory_to_work_in_that_is_not_there(task: Path, tmp_path: Path, tools: Tools) -> None:
     ended = tools("scan", "--kind", "headers-kv", "--work-dir", tmp_path / "nowhere", task)
-    assert all_end_with(6, [ended], "nowhere", "is no directory")
+    assert all_end_with(6, [ended], "nowhere", "is not a directory")
 
 
 def test_entries_that_are_none_of_the_kind_that_was_said(tmp_path: Path, tools: Tools) -> None:
     task = load_fixture("kv").unpack(tmp_path / "source")
     scan = tools("scan", "--json", "--kind", "versioned", task)
     assert scan.code == 5
-    for text in (str(task), "none of store (versioned)", "say it with --kind", "verify names"):
+    for text in (str(task), "reading store (versioned)", "give that with --kind", "verify lists"):
         assert text in scan.err
     verified = tools("verify", "--kind", "versioned", task)
     assert (verified.code, "DAMAGED store: rocksdb/store, default: the entry" in verified.out) == (1, True)
@@ -369,4 +369,4 @@ def test_entries_that_are_none_of_their_family(task: Path, tools: Tools) -> None
     database.family("keyValueWithTimestampAndHeaders").put(b"\x00", b"\x7f")
     database.close()
     ended = [tools("inspect", task), tools("scan", task), tools("get", task, "0x00")]
-    assert all_end_with(5, ended, "store (", "verify names")
+    assert all_end_with(5, ended, "store (", "verify lists")

@@ -170,7 +170,7 @@ def test_a_target_that_is_not_empty(application: Application, refused: Refused) 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--store", "s:nonsense"], "one of the kinds"),
+        (["--store", "s:nonsense"], "kind, one of"),
         (["--store", "s:kv", "--store", "s:ts-kv"], "named twice"),
         (["--store", "s:kv", "--client-config", "missing"], "can't be read"),
     ],
@@ -236,13 +236,13 @@ def test_an_application_that_is_restored_goes_on_with_what_waits(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "there are none"),
-        ("nonsense", "not what a Kafka source has read"),
-        ('{"logOffset": 3}', "not what a Kafka source has read"),
-        ('{"TOPIC": {"0": "1"}}', "not what a Kafka source has read"),
+        ("", "none were given"),
+        ("nonsense", "not the offsets of a Kafka source"),
+        ('{"logOffset": 3}', "not the offsets of a Kafka source"),
+        ('{"TOPIC": {"0": "1"}}', "not the offsets of a Kafka source"),
         ('{"TOPIC": {"0": 0}}\n{"TOPIC": {"0": 0}}', "two sources read"),
         ('{"TOPIC": {"1": 0}}', "has no partition 1"),
-        ('{"TOPIC": {"0": 2}}', "has the offsets 0 to 1, and 2 is none of them"),
+        ('{"TOPIC": {"0": 2}}', "has the offsets 0 to 1, but not 2"),
     ],
 )
 def test_offsets_that_can_not_be_a_groups(

@@ -100,12 +100,12 @@ def test_offsets_that_the_input_has_no_more(
     application.send(topic, [Message(b"a"), Message(b"b"), Message(b"c")])
     application.send(application.topic(), [Message(b"a")])
     assert application.offsets() == 0
-    assert "Name what the query reads with --input-topic" in capsys.readouterr().err
+    assert "name the query's topics with --input-topic" in capsys.readouterr().err
     application.cluster.commit(application.name, {topic: {0: 1}})
     application.delete_before(topic, 2)
     assert application.to_state("s:kv") == ExitCode.FOUND_PROBLEMS
     said = capsys.readouterr().err
-    assert f"{topic}, partition 0 has the offsets 2 to 3, and 1 is none of them" in said
+    assert f"{topic}, partition 0 has the offsets 2 to 3, but not 1" in said
     assert not application.target.exists()
     (tmp_path / "offsets").write_text(json.dumps({topic: {"0": 2}}))  # as it says
     assert application.offsets("--set", str(tmp_path / "offsets")) == 0
@@ -118,7 +118,7 @@ def test_offsets_that_the_input_has_no_more(
         ("nonsense=1", 'No such configuration property: "nonsense"'),
         ("default.topic.config=x", "can't be set from a file"),
         ("session.timeout.ms=x", "Invalid value"),
-        ("bootstrap.servers=127.0.0.1:2", "127.0.0.1:1 is said already"),
+        ("bootstrap.servers=127.0.0.1:2", "the servers are given already, as 127.0.0.1:1"),
     ],
 )
 def test_properties_that_the_client_does_not_take(
@@ -133,8 +133,8 @@ def test_properties_that_the_client_does_not_take(
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--application-id", ""], "an application's id is made of"),
-        (["--application-id", "a", "--set", "-", "--input-topic", "nonsense"], "--input-topic is for what is printed"),
+        (["--application-id", ""], "an application's id must be valid"),
+        (["--application-id", "a", "--set", "-", "--input-topic", "nonsense"], "--input-topic does not go with --set"),
     ],
 )
 def test_options_that_make_no_sense(options: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["export", "state", "out.csv", "--checkpoint", "checkpoint"], 2, "say --format parquet or jsonl"),
+        (["export", "state", "out.csv", "--checkpoint", "checkpoint"], 2, "give --format parquet or jsonl"),
         (["export", "state", "taken.jsonl", "--checkpoint", "checkpoint"], 2, "taken.jsonl"),
         (["export", "state", "nowhere/out.jsonl", "--checkpoint", "checkpoint"], 6, "No such file or directory"),
         (["export", "nowhere", "out.jsonl", "--checkpoint", "checkpoint"], 4, "no statestore.json"),
@@ -42,7 +42,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["rollback", "state", "state", "--checkpoint", "checkpoint", "--batch-id", "1"], 2, "Give an empty one"),
         (["rescale", "state", "state", "--shards", "2", "--checkpoint", "checkpoint"], 2, "Give an empty one"),
         (["import", "taken.jsonl", "state"], 2, "Give an empty one"),
-        (["verify", "state", "--checkpoint", "checkpoint", "--work-dir", "nowhere"], 6, "it is no directory"),
+        (["verify", "state", "--checkpoint", "checkpoint", "--work-dir", "nowhere"], 6, "it is not a directory"),
         (["verify", "state", "nowhere", "--checkpoint", "checkpoint"], 4, "nothing"),
         (["diff", "state", "state", "--checkpoint", "checkpoint", "--other-checkpoint", "nowhere"], 2, "nothing at"),
         (["verify", "state", "state", "--checkpoint", "checkpoint", "--other-checkpoint", "state"], 2, "no checkpoint"),

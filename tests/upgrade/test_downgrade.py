@@ -122,11 +122,11 @@ def test_what_is_no_downgrade_is_refused(tmp_path: Path) -> None:
     task = fixture.unpack(tmp_path)
     before = tree(task)
     for request, message in [
-        (MigrationRequest(str(task), None, TargetFormat.PLAIN), "is not downgraded in place"),
-        (MigrationRequest(str(task), str(tmp_path / "new"), TargetFormat.HEADERS), "nor to headers"),
+        (MigrationRequest(str(task), None, TargetFormat.PLAIN), "can't be downgraded in place"),
+        (MigrationRequest(str(task), str(tmp_path / "new"), TargetFormat.HEADERS), "or to headers"),
         (
             MigrationRequest(str(task), str(tmp_path / "new"), TargetFormat.TIMESTAMPED, stores=["store"]),
-            "is no older format",
+            "is not an older format",
         ),
     ]:
         with pytest.raises(MigrationRefusedError, match=message):

@@ -224,22 +224,22 @@ def _head(**fields: object) -> Callable[[Path], None]:
     ("damage", "message"),
     [
         (_lines(lambda lines: lines.pop(0)), "does not say what stores it holds"),
-        (_lines(lambda lines: lines.append('{"part": 0, "sto')), "line 42 is no row"),
-        (_lines(lambda lines: lines.append("[]")), "line 42 is no row"),
-        (_row(store="other"), "a row of store 'other'"),
-        (_row(part=3), "a row of part 3, and the file says 3 parts"),
+        (_lines(lambda lines: lines.append('{"part": 0, "sto')), "line 42 is not a row"),
+        (_lines(lambda lines: lines.append("[]")), "line 42 is not a row"),
+        (_row(store="other"), "a row is of store 'other'"),
+        (_row(part=3), "a row is of part 3, but the file says that it has 3 parts"),
         (_row(part=None), "part None"),
         (_row(key=None), "it has no key"),
-        (_row(key="0x"), "line 41 is no row"),
-        (_row(key=7), "line 41 is no row"),
+        (_row(key="0x"), "line 41 is not a row"),
+        (_row(key=7), "line 41 is not a row"),
         (_row(value=None), "only versions have tombstones"),
         (_row(timestamp_ms=None), "it has no timestamp_ms"),
         (_row(timestamp_ms="now"), "a field of another type"),
         (_row(extra=1), "unknown field 'extra'"),
-        (_row(headers=[["k"]]), "line 41 is no row"),
+        (_row(headers=[["k"]]), "line 41 is not a row"),
         (_row(headers=[["\ud800", "00"]]), "a field of another type"),
         (_head(parts=9_000_000_000), "9000000000 parts"),
-        (_head(shard_by="name"), "placed by 'name'"),
+        (_head(shard_by="name"), "unknown shard_by 'name'"),
     ],
 )
 def test_a_bad_file_makes_no_state(
@@ -259,7 +259,7 @@ def test_a_foreign_parquet_file_is_refused(tmp_path: Path, capsys: pytest.Captur
     assert "was not made by export" in capsys.readouterr().err
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "other.parquet").read_bytes()[:-20])
     assert main(["import", str(tmp_path / "cut.parquet"), str(tmp_path / "new")]) == 5
-    assert "no Parquet file, or cut" in capsys.readouterr().err
+    assert "not a Parquet file, or is cut off" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
 
@@ -280,7 +280,7 @@ def test_a_file_that_is_there_is_not_replaced(states: States, capsys: pytest.Cap
     (states.home / "rows.jsonl").write_text("precious")
     command = ["export", str(states.home / "old"), str(states.home / "rows.jsonl")]
     assert main([*command, "--pointers", f"{states.home}/pointers"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert (states.home / "rows.jsonl").read_text() == "precious"
     assert not list(states.home.glob("*.partial"))
 
@@ -335,19 +335,19 @@ def test_two_rows_of_one_key_are_no_state(states: States, capsys: pytest.Capture
     file = exported(states, "headed.jsonl", "--store", "headed")
     _lines(lambda lines: lines.append(lines[-1]))(file)
     assert main(["import", str(file), str(states.home / "new")]) == 5
-    assert "two entries with the same key" in capsys.readouterr().err
+    assert "entries with the same key" in capsys.readouterr().err
     assert read_metadata(DurableLocation(states.home / "new")) is None
 
 
 def test_what_must_be_said_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task = load_fixture("headers-window").unpack(tmp_path)
     assert main(["export", str(task), str(tmp_path / "rows.parquet")]) == 2
-    assert "it may be headers-window, headers-window-dup; say which with --kind" in capsys.readouterr().err
+    assert "it may be headers-window, headers-window-dup; choose one with --kind" in capsys.readouterr().err
     assert main(["export", str(task), str(tmp_path / "rows.parquet"), "--kind", "headers-window"]) == 2
-    assert "say it with --window-size-ms" in capsys.readouterr().err
+    assert "give their size with --window-size-ms" in capsys.readouterr().err
     said = ["--kind", "headers-window", "--window-size-ms", "10000"]
     assert main(["export", str(task), str(tmp_path / "rows"), *said]) == 2
-    assert "say --format parquet or jsonl" in capsys.readouterr().err
+    assert "give --format parquet or jsonl" in capsys.readouterr().err
     assert main(["export", str(task), str(tmp_path / "rows.parquet"), *said]) == 0
     assert main(["import", str(tmp_path / "rows.parquet"), str(tmp_path / "new")]) == 2
-    assert "say it with --retention-ms" in capsys.readouterr().err
+    assert "give its retention with --retention-ms" in capsys.readouterr().err

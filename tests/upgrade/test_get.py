@@ -33,7 +33,7 @@ def test_all_that_a_golden_directory_has_of_a_key(name: str, tmp_path: Path, too
     assert ended.document["entries"] == [entry for entry in fixture.logical["entries"] if entry["key"] == key]
     nothing = tools("get", *kind_options(fixture), task, "no such key")
     assert (nothing.code, nothing.out) == (1, "")
-    assert "nothing of this key" in nothing.err
+    assert "nothing for this key" in nothing.err
     assert everything_below(tmp_path) == before, "an entry that would be upgraded by reading is not"
 
 

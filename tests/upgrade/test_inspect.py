@@ -77,7 +77,7 @@ def test_people_are_told_what_to_do_next(tmp_path: Path, tools: Tools) -> None:
     half = tools("inspect", load_fixture("headers-window-from-plain").unpack(tmp_path / "half"))
     assert "Kafka Streams task directory, parts 0" in half.out
     assert "5 entries in keyValueWithTimestampAndHeaders, 12 to go" in half.out
-    assert "say it with --kind, one of headers-window, headers-window-dup" in half.out
+    assert "choose one with --kind: headers-window, headers-window-dup" in half.out
     untold = tools("inspect", "--store", "store", load_fixture("versioned").unpack(tmp_path / "untold"))
     assert "kv or versioned" in untold.out
     other = tools("inspect", "--store", "other", tmp_path / "half/golden/0_0")
@@ -96,7 +96,7 @@ def test_an_application_is_all_its_tasks(tmp_path: Path, tools: Tools) -> None:
     assert sum(family["entries"] for family in store["families"]) == 2 * sum(raw_counts(fixture.raw).values())
     load_fixture("kv").unpack(tmp_path / "other").rename(first.with_name("1_0"))
     ambiguous = tools("inspect", first.parent)
-    assert (ambiguous.code, "say one of [0, 1] with --subtopology" in ambiguous.err) == (2, True)
+    assert (ambiguous.code, "name one of [0, 1] with --subtopology" in ambiguous.err) == (2, True)
     assert tools("inspect", "--json", "--subtopology", "1", first.parent).document["parts"] == [0]
 
 
@@ -161,7 +161,7 @@ def test_a_location_says_what_is_committed_and_what_can_be_restored(shard: Shard
     (family,) = given["stores"][0]["families"]
     assert (family["entries"], family["valuesWithHeaders"]) == (21, 20)
     shown = tools("inspect", shard.home / "state").out
-    assert "What is committed was not said" in shown
+    assert "To have entries read, too" in shown
     assert "topology in" in shown
 
 
@@ -206,7 +206,7 @@ def test_a_delta_is_shown_with_its_records(shard: Shard, tools: Tools) -> None:
     (fence,) = shard.delta_file(pointer).parent.glob("*.fence")
     refused = tools("inspect-delta", fence)
     assert refused.code == 1
-    assert f"{fence.name} is no delta" in " ".join(refused.err.split())
+    assert f"{fence.name} is not a delta" in " ".join(refused.err.split())
     missing = tools("inspect-delta", shard.home / "nothing.arrow")
     assert (missing.code, "nothing.arrow" in missing.err) == (5, True)
 

@@ -245,7 +245,7 @@ def test_a_target_that_is_taken_is_refused(plain: Path, tmp_path: Path) -> None:
     target.mkdir(parents=True)
     (target / "note.txt").write_text("mine")
     error = refused(plain, MigrationRefusedError, target=str(target), to=TargetFormat.TIMESTAMPED, **PLAIN)
-    assert "is there already" in str(error)
+    assert "exists already" in str(error)
     assert [path.name for path in target.parent.rglob("*")] == ["0_0", "note.txt"]
 
 

@@ -123,7 +123,7 @@ def test_partitions_that_lie_elsewhere_must_be_brought(application: Path, tmp_pa
         to_location(application, tmp_path / "state")
     with pytest.raises(MigrationRefusedError, match=r"bring the others, \[1, 3\]"):
         to_location(application, tmp_path / "state", shards=4)
-    with pytest.raises(MigrationRefusedError, match="say with --shards"):
+    with pytest.raises(MigrationRefusedError, match="give with --shards"):
         to_location(application, tmp_path / "state", shards=2)
     assert not (tmp_path / "state" / "statestore.json").exists()
     to_location(application, tmp_path / "state", missing_are_empty=True)

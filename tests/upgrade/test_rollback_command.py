@@ -68,7 +68,7 @@ def test_which_version_must_be_said(rated_states: States, capsys: pytest.Capture
         ["--pointers", "p", "--checkpoint", "c"],
     ):
         assert main([*command, *wrong]) == 2
-        assert "say --checkpoint with --batch-id" in capsys.readouterr().err
+        assert "give --checkpoint with --batch-id" in capsys.readouterr().err
     (rated_states.home / "one").write_text(rated_states.pointers[0].to_json())
     assert main([*command, "--pointers", f"{rated_states.home}/one"]) == 2
     assert "no commit pointer of shard 1 is given" in capsys.readouterr().err

@@ -238,7 +238,7 @@ def test_a_copy_of_an_older_release_does_not_name_its_stores(rated_states: State
     marker.write_text(json.dumps({**json.loads(marker.read_text()), "stores": []}))
     asked = tools(*since)
     assert asked.code == 2
-    assert "it may be headers-kv, headers-window, headers-window-dup; say which with --kind" in asked.err
+    assert "it may be headers-kv, headers-window, headers-window-dup; choose one with --kind" in asked.err
     assert tools(*since, "--kind", "headers-window-dup", "--window-size-ms", "10").document == expected
 
 

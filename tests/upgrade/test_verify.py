@@ -60,7 +60,7 @@ ROW_ENTRIES = {
             "headers-kv",
             "rocksdb/store",
             {HEADERS_FAMILY: {KEY: stored(b"v", 5, b"\x02\x02a\x01?")}},
-            "bytes behind them",
+            "bytes follow them",
         ),
         ("headers-kv", "rocksdb/store", {HEADERS_FAMILY: {KEY: stored(b"v", 5, b"\x02\x02\xff\x01")}}, "not UTF-8"),
         ("headers-kv", "rocksdb/store", {HEADERS_FAMILY: {KEY: stored(b"v", 5, b"\x08")}}, "header"),
@@ -71,12 +71,12 @@ ROW_ENTRIES = {
             f"damaged is both in {HEADERS_FAMILY} and in keyValueWithTimestamp",
         ),
         ("headers-kv-from-ts", "rocksdb/store", {"keyValueWithTimestamp": {KEY: b"short"}}, "timestamp"),
-        ("window", "store/store.120000", {"default": {encode_window_key(KEY, 250_000): b"v"}}, "does not belong into"),
-        ("window", "store/store.120000", {"default": {encode_window_key(KEY, 1): b"v"}}, "does not belong into"),
+        ("window", "store/store.120000", {"default": {encode_window_key(KEY, 250_000): b"v"}}, "does not belong in"),
+        ("window", "store/store.120000", {"default": {encode_window_key(KEY, 1): b"v"}}, "does not belong in"),
         ("session", "store/store.120000", {"default": {KEY: b"v"}}, "session key"),
         ("versioned", "rocksdb/store", {"default": {LATEST: b"short"}}, "latest version"),
         ("versioned", "rocksdb/store", {"default": {segment_prefix(1) + KEY: bytes(40)}}, "versions"),
-        ("versioned", "rocksdb/store", {"default": ROW_ENTRIES}, "does not belong into segment 1"),
+        ("versioned", "rocksdb/store", {"default": ROW_ENTRIES}, "does not belong in segment 1"),
     ],
 )
 def test_an_entry_that_can_t_be_so_is_named(
@@ -180,7 +180,7 @@ def test_a_table_that_is_gone_is_named_and_the_other_parts_are_checked(
 def test_a_location_s_entries_are_checked_if_it_is_known_what_is_committed(states: States, tools: Tools) -> None:
     location = states.home / "old"
     files_only = tools("verify", location)
-    assert (files_only.code, "entries were not looked at" in files_only.out) == (0, True)
+    assert (files_only.code, "entries were not read" in files_only.out) == (0, True)
     document = tools("verify", "--json", location, "--pointers", states.home / "pointers").document
     counts = {store["name"]: sum(store["entries"].values()) for store in document["stores"]}
     assert document["sound"]

@@ -24,9 +24,9 @@ _TIMEOUT_S: Final = 10.0
 _LOG = logging.getLogger(__name__)
 _CHANGELOG: Final = "-changelog"
 _INTERNAL: Final = ("__consumer_offsets", "__share_group_state", "__transaction_state")
-"""Kafka's own topics, which no group reads. Others may begin with __ as well."""
+"""Kafka's own topics, which no group reads. Users' topics may begin with __ as well."""
 _TOO_LONG: Final = "-" * 30_000
-"""As metadata of an offset: more than a broker takes (4096 bytes, if offset.metadata.max.bytes does not say more)."""
+"""As metadata of an offset: more than a broker accepts (offset.metadata.max.bytes, 4096 by default)."""
 _RETRY_S: Final = 0.1
 _COORDINATOR_MOVES: Final = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -47,29 +47,29 @@ _SERVERS: Final = ("bootstrap.servers", "metadata.broker.list")
 _NOBODY: Final = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 
 Offsets = dict[str, dict[int, int]]
-"""Of each topic and partition, the offset of the next record to be read."""
+"""By topic and partition, the offset of the next record to be read."""
 
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """What a topic's configuration says of how long records stay."""
+    """What a topic's configuration says about how long records stay."""
 
     cleanup_policies: frozenset[str]
     retention_ms: int
-    """-1 for ever; holds if records are deleted."""
+    """-1 is for ever; applies if records are deleted."""
     compaction_lag_ms: int
-    """How long a record stays at least for which there is a later one of its key; holds if they are compacted."""
+    """How long a record stays at least once its key has a later one; applies if records are compacted."""
     log_append_time: bool
-    """Whether the broker gives records the time at which it takes them, in place of their own."""
+    """Whether the broker replaces the timestamps of records with the time at which it appends them."""
 
     @property
     def deletes(self) -> bool:
-        """Whether records go when they are old."""
+        """Whether old records are deleted."""
         return "delete" in self.cleanup_policies and self.retention_ms >= 0
 
     @property
     def compacts(self) -> bool:
-        """Whether records go when there is a later one of their key."""
+        """Whether records are deleted once their key has a later one."""
         return "compact" in self.cleanup_policies
 
 
@@ -79,7 +79,7 @@ class LogEnds:
 
     first_offset: int
     stable_end_offset: int
-    """What comes behind belongs to a transaction that has not ended."""
+    """From here on, records may belong to a transaction that has not ended."""
     end_offset: int
 
 
@@ -95,7 +95,7 @@ class Cluster:
         self._options = dict(options or {})
         for name in _SERVERS:
             if name in self._options:
-                raise ValueError(f"{name} is not among the properties: {servers} is said already")
+                raise ValueError(f"leave out the property {name}: the servers are given already, as {servers}")
         try:
             self._admin = AdminClient(self.client_options(), logger=_LOG)
         except KafkaException as cause:
@@ -104,7 +104,7 @@ class Cluster:
             raise ValueError(f"a property can't be set from a file ({cause})") from cause
 
     def client_options(self, **more: Any) -> dict[str, Any]:
-        """Return the properties of a client, with these beside; dots of their names are written as underscores."""
+        """Return the properties of a client, and these as well, with underscores for the dots in their names."""
         named = {name.replace("_", "."): value for name, value in more.items()}
         return {"bootstrap.servers": self.servers, **self._options, **named}
 
@@ -119,7 +119,7 @@ class Cluster:
     def topics(self) -> dict[str, int]:
         """Return all topics and how many partitions each has."""
         with self.errors():
-            # All of them: asked for one by name, a broker may make it.
+            # All topics: a broker may create one that is asked for by name.
             found = self._admin.list_topics(timeout=_TIMEOUT_S).topics
         return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
 
@@ -152,7 +152,7 @@ class Cluster:
         return [LogEnds(*offsets) for offsets in zip(first, stable, end, strict=True)]
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Make a topic, with the replication that is the cluster's default, and wait until it can be used."""
+        """Create a topic with the cluster's default replication, and wait until it can be used."""
         new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config))
         with self.errors():
             for made in self._admin.create_topics([new], request_timeout=_TIMEOUT_S).values():
@@ -160,7 +160,7 @@ class Cluster:
         give_up_s = time.monotonic() + _TIMEOUT_S
         while self.topics().get(topic) != partitions:
             if time.monotonic() > give_up_s:
-                raise KafkaUnavailableError(self.servers, cause=f"{topic} was made, and does not show")
+                raise KafkaUnavailableError(self.servers, cause=f"{topic} was created, but is not listed")
             self._admin.poll(_RETRY_S)
         self.log_ends(topic, partitions)
 
@@ -184,7 +184,7 @@ class Cluster:
         group has offsets or not; and if there are none, this one is refused for its metadata, so it changes nothing.
         """
         own = f"{application_id}-"
-        # Its own topics first: who may read the changelogs may not be let at others.
+        # Its own topics first: the user may have no access to others.
         for topic in sorted(self._readable(), key=lambda name: (not name.startswith(own), name)):
             error = self._commit_error(application_id, [TopicPartition(topic, 0, 0, _TOO_LONG)])
             if error is None or error.code() == KafkaError.OFFSET_METADATA_TOO_LARGE:
@@ -214,7 +214,7 @@ class Cluster:
             raise self._refused(application_id, error)
 
     def _readable(self) -> dict[str, int]:
-        """Return the topics that a group may read, and how many partitions each has."""
+        """Return the topics that are not Kafka's own, and how many partitions each has."""
         return {topic: partitions for topic, partitions in self.topics().items() if topic not in _INTERNAL}
 
     def _committed(self, application_id: str) -> list[TopicPartition]:
@@ -231,14 +231,14 @@ class Cluster:
         return [place for place in found if place.offset >= 0]
 
     def _commit_error(self, application_id: str, places: list[TopicPartition]) -> KafkaError | None:
-        """Commit, and return why that was refused."""
+        """Commit, and return the error if that was refused."""
         _, error = self._group_answer(application_id, lambda client: client.commit(offsets=places, asynchronous=False))
         return error
 
     def _group_answer(
         self, application_id: str, ask: Callable[[Consumer], list[TopicPartition]]
     ) -> tuple[list[TopicPartition], KafkaError | None]:
-        """Return what the group's coordinator answers, and the first error in it. Waits while there is none."""
+        """Return the answer of the group's coordinator, and the first error in it. Waits for a coordinator."""
         give_up_s = time.monotonic() + _TIMEOUT_S
         with self._outside_of(application_id) as client:
             while True:
@@ -265,8 +265,8 @@ class Cluster:
     def _outside_of(self, application_id: str) -> Iterator[Consumer]:
         """Hand out a client that knows the group, and never joins it.
 
-        Not the one for administrators: where a coordinator has just begun or moved, its requests for offsets end the
-        process, as librdkafka 2.16 has the group of a consumer look for the coordinator, and there is none.
+        Not an AdminClient: while a coordinator starts or moves, its requests for offsets crash the process, as
+        librdkafka 2.16 then uses the coordinator of a consumer's group, and there is none.
         """
         options = self.client_options(
             group_id=application_id, enable_auto_commit=False, isolation_level="read_committed"
@@ -299,7 +299,7 @@ def described(error: KafkaException | KafkaError) -> str:
 
 
 def read_client_options(lines: Iterable[str]) -> dict[str, str]:
-    """Return the properties in the lines of a file, `name=value`; empty lines and those that begin with # are none.
+    """Return the properties in lines of `name=value`; empty lines and those that begin with # are skipped.
 
     Raises ValueError for any other line.
     """

@@ -1,8 +1,8 @@
 """Writes states to changelog topics: an application that restores from them has what the state has.
 
-What is there already stays. Records are added for what is different, and tombstones for what the state has no more; so
-it can be run again after it was killed, and local state that the application has kept is brought up to date as well.
-All is read before the first record is written, so that what is refused leaves every topic as it was.
+Records in the topics stay. New ones are added for what differs, and tombstones for what the state does not have. So a
+killed run can be repeated, and local state that the application has kept is brought up to date as well. Everything is
+read before the first record is written, so a refusal leaves every topic unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from upgrade_tools.states.state import READING_INTERVAL_MS, READING_RETENTION_MS
 
 
 def logged_specs(state: State) -> list[StoreSpec]:
-    """Return those of the stores that are to be read that have changelogs: a global store has its topic instead."""
+    """Return the specs of the stores to read that have changelogs; a global store has its topic instead."""
     without = state.metadata.global_stores if isinstance(state, LocationState) else frozenset()
     return [spec for spec in state.specs() if spec.name not in without]
 
@@ -42,9 +42,9 @@ class EmittedStore:
     created: bool
     """Whether the topic was made."""
     entries: int = 0
-    """How many the state has; of versioned stores versions and tombstones."""
+    """How many entries the state has; versions and tombstones in versioned stores."""
     written: int = 0
-    """How many records were written, tombstones among them."""
+    """How many records were written, including tombstones."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class Emitted:
 class Emission:
     """One state on its way to the changelogs of an application.
 
-    `partitions` is how many a topic gets that has to be made; None is as many as the state has parts. `append` says
-    that topics may have records, and `transactional` that gaps in those that are not compacted are left by
-    transactions. `work_dir` has room for one partition's stores, in a temporary directory. The state is read twice:
-    `on_checked` is told of what was read before anything is written, `on_records` of what was compared and written.
+    New topics get `partitions`; None is as many as the state has parts. `append` says that topics may have records,
+    and `transactional` that transactions have left the gaps in topics that are not compacted. `work_dir` has
+    room for one partition's stores, in a temporary directory. The state is read twice: `on_checked` counts what was
+    read before anything is written, `on_records` what was compared and written.
     """
 
     state: State
@@ -94,9 +94,9 @@ class Emission:
             survey.see(topics[spec.name], part, wanted, _counted(wanted, self.on_checked))
             if not opened.closed_cleanly:
                 notes.append(
-                    f"store {spec.name} of task {part} was not closed cleanly, and was written with what its "
-                    "application may not have committed, and processes again: if it processes exactly once, do not "
-                    "start it on this, and take a directory that was closed"
+                    f"store {spec.name} of task {part} was not closed cleanly, so what was written may include changes "
+                    "that the application has not committed, and processes again: if it processes exactly once, do "
+                    "not start it on this, but emit a directory that was closed cleanly"
                 )
         for topic in topics.values():
             if not topic.is_there:
@@ -116,24 +116,24 @@ class Emission:
     def _refuse_unknown_retention(self, spec: StoreSpec) -> None:
         if not spec.kind.is_segmented:
             return
-        # Either one alone would have all that is in a store expire but its last segment.
+        # With a placeholder for either, all but the last segment would expire.
         if spec.retention_ms == READING_RETENTION_MS or spec.segment_interval_ms == READING_INTERVAL_MS:
             raise UnknownKindError(
                 self.state.path,
-                problem=f"how long store {spec.name!r} keeps what is in it",
-                remedy="say it with --retention-ms and --segment-interval-ms, as the application has set them",
+                problem=f"how long store {spec.name!r} keeps its entries",
+                remedy="give --retention-ms and --segment-interval-ms as in the application",
             )
 
     def _topic(self, spec: StoreSpec, found: Mapping[str, int]) -> StoreTopic:
-        """Return the topic of a store, which can take it, or can be made."""
+        """Return the topic of a store, which exists and fits, or can be created."""
         topic, parts = changelog_topic(self.application_id, spec.name), self.state.parts
         # A state location has all shards. The tasks of an application may be on several machines.
         has_all = self.state.layout is Layout.LOCATION
         if topic not in found and self.partitions is None and not has_all:
             raise UnknownKindError(
                 self.state.path,
-                problem=f"how many partitions {topic} must have, which is not there",
-                remedy="say with --partitions how many the application's input has",
+                problem=f"how many partitions the new topic {topic} must have",
+                remedy="give with --partitions how many the application's input has",
             )
         partitions = found.get(topic, self.partitions or len(parts))
         expected = len(parts) if has_all else max(partitions, max(parts) + 1)
@@ -146,8 +146,8 @@ class Emission:
         if offsets and not self.append:
             raise ChangelogError(
                 topic,
-                f"it has records, in {offsets} offsets. With --append, what is different in the state is added behind "
-                "them, and tombstones for what it has no more; nothing was written to it",
+                f"it has records already, in {offsets} offsets. With --append, records are added for what differs in "
+                "the state, and tombstones for what the state does not have; nothing was written to it",
             )
         return there
 
@@ -177,7 +177,7 @@ class Emission:
                 problem = f"key 0x{found.key.hex()} in partition {part} does not restore to what it is in the state"
                 if timed and not found.in_log:
                     problem += (
-                        ": the broker has deleted it as older than retention.ms, by its own clock; make that longer"
+                        ": the broker has deleted it as older than retention.ms, by its own clock; raise that setting"
                     )
                 raise ChangelogError(topic.name, f"{problem}. {WRITE_AGAIN}")
 

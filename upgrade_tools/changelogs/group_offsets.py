@@ -1,6 +1,6 @@
 """Where the input of an application stands: the offsets of its consumer group, and those of Spark's Kafka source.
 
-Both name the next record to be read, so one is the other in another form: {"TOPIC": {"PARTITION": OFFSET}} in Spark.
+Both name the next record to be read, so they differ in form only: {"TOPIC": {"PARTITION": OFFSET}} in Spark.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ EARLIEST: Final = -2
 def starting_offsets(
     cluster: Cluster, application_id: str, topics: Collection[str] = (), *, goes_on_itself: bool = False
 ) -> Offsets:
-    """Return where a query must begin to read that goes on for an application, as `startingOffsets` takes it.
+    """Return where a query that continues for an application must begin to read, as `startingOffsets` takes it.
 
-    `topics` are the query's; if there are none, all that the group has committed offsets of but repartition topics.
+    `topics` are the query's; if empty, all topics that the group has committed offsets of, except repartition topics.
     Spark wants every partition: one without an offset was not read yet, and begins at its beginning, as Kafka Streams
-    would. Raises ChangelogMissingError for a topic that is not there, and GroupOffsetsError if an offset is none of its
-    topic's, or if a repartition topic that the query does not read has records that were not processed; not if the
-    application `goes_on_itself`.
+    would. Raises ChangelogMissingError for a missing topic, and GroupOffsetsError if an offset is not in its topic,
+    or if a repartition topic that the query does not read has records that were not processed; not if the application
+    `goes_on_itself`.
     """
     committed = cluster.committed(application_id)
     repartition = {topic for topic in committed if _is_repartition(application_id, topic)}
@@ -47,7 +47,7 @@ def starting_offsets(
                 application_id,
                 topic,
                 committed[topic],
-                remedy=". Say where it goes on with `changelog offsets --set`, and run this again",
+                remedy=". Set where it continues with `changelog offsets --set`, and run this again",
             )
     return begins
 
@@ -72,19 +72,21 @@ def parse_source_offsets(application_id: str, text: str) -> Offsets:
             }
         except (ValueError, TypeError, AttributeError, RecursionError) as cause:
             raise GroupOffsetsError(
-                application_id, f"{line[:200]!r} is not what a Kafka source has read up to ({cause})"
+                application_id, f"{line[:200]!r} is not the offsets of a Kafka source ({cause})"
             ) from cause
         for topic, partitions in source.items():
             if topic in offsets:
-                raise GroupOffsetsError(application_id, f"two sources read {topic}: a group has one offset")
+                raise GroupOffsetsError(
+                    application_id, f"two sources read {topic}, and a group has only one offset for each partition"
+                )
             offsets[topic] = partitions
     if not offsets:
-        raise GroupOffsetsError(application_id, "there are none in what was given")
+        raise GroupOffsetsError(application_id, "none were given")
     return offsets
 
 
 def set_group_offsets(cluster: Cluster, application_id: str, offsets: Offsets) -> None:
-    """Have the application go on from these offsets. Nobody may be in its group.
+    """Let the application continue from these offsets. Its group must have no members.
 
     Raises ApplicationRunningError, ChangelogMissingError, GroupOffsetsError, KafkaUnavailableError.
     """
@@ -105,8 +107,8 @@ def _refuse_not_there(
         if not first <= offset <= end:
             raise GroupOffsetsError(
                 application_id,
-                f"{topic}, partition {partition} has the offsets {first} to {end}, and {offset} is none of "
-                "them: the offsets are those of another topic, or records were deleted that are still to be read"
+                f"{topic}, partition {partition} has the offsets {first} to {end}, but not {offset}: the offsets are "
+                "those of another topic, or records were deleted before they were read"
                 f"{remedy}",
             )
 
@@ -114,7 +116,7 @@ def _refuse_not_there(
 def _refuse_unprocessed(cluster: Cluster, application_id: str, topic: str, committed: Mapping[int, int]) -> None:
     for partition, ends in enumerate(cluster.log_ends(topic, cluster.partitions(topic))):
         begin = max(committed.get(partition, 0), ends.first_offset)
-        # Offsets alone don't tell: each transaction's end takes one, too.
+        # Offsets alone do not show it: each end of a transaction takes one, too.
         log = PartitionLog(topic, partition, begin, max(begin, ends.stable_end_offset), may_have_gaps=True)
         open_transaction = ends.end_offset > max(begin, ends.stable_end_offset)
         if open_transaction or has_records(cluster, log):

@@ -1,6 +1,6 @@
 """Sorts changelog records by their timestamps, on disk.
 
-Kafka Streams restores versions in the order of the log, and leaves out one that comes too late by those before it.
+Kafka Streams restores versions in the order of the log, and drops one that is too late by the time of earlier ones.
 
     key := timestamp_ms:i64_be  number:i64_be
     row := has_value:u8  key_size:u32_be  headers_size:u32_be  key  headers  value
@@ -32,7 +32,7 @@ def in_order_of_time(records: Iterable[ChangelogRecord], work_dir: str | None) -
         try:
             store = database.family(DEFAULT_FAMILY)
             rows = (_row(number, record) for number, record in enumerate(records))
-            # A write is held in memory, and the records of a partition need not fit there.
+            # In chunks, as a write is held in memory.
             for chunk in chunks(rows, max_rows=_ROWS_PER_WRITE):
                 store.write(chunk)
             yield (_record(key, row) for key, row in store.range(None, None))

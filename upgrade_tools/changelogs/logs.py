@@ -1,4 +1,4 @@
-"""What the log of a changelog's partition is, and the records that are read of it."""
+"""The log of a changelog's partition, and its records."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class PartitionLog:
     first_offset: int
     end_offset: int
     may_have_gaps: bool
-    """Whether offsets may be missing between: compaction removes records, and transactions end in ones of their own."""
+    """Whether offsets may be missing: compaction removes records, and the ends of transactions take offsets."""
     deleted_before_ms: int | None = None
-    """Records with earlier timestamps may be missing at the beginning, as the broker has deleted some; None if not."""
+    """Records before this time may be missing at the beginning, deleted by the broker; None if none are."""
 
     @property
     def span(self) -> int:
-        """How many offsets there are: no fewer than there are records."""
+        """How many offsets there are; there may be fewer records."""
         return self.end_offset - self.first_offset
 
     @property
@@ -40,21 +40,21 @@ class PartitionLog:
         return f"{self.topic}, partition {self.partition}"
 
     def refused(self, offset: int, problem: str) -> ChangelogDamagedError:
-        """Return the error of a record that no store of the kind that was said has written."""
+        """Return the error for a record that no store of the given kind writes."""
         return ChangelogDamagedError(
             f"{self.place}, offset {offset}",
-            f"{problem}. Check the kind that was said of the store; if it is right, something else has written to the "
+            f"{problem}. Check the kind given for the store; if it is right, something else has written to the "
             "topic, and the store can't be restored from it",
         )
 
 
 class OffsetCheck:
-    """Watches over the offsets of a log's records: they go up, and none is missing that should be there."""
+    """Checks the offsets of a log's records: they increase, and none is missing that should be there."""
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
         self.last_offset = log.first_offset - 1
-        """Of the record that was seen last."""
+        """Offset of the last record."""
 
     def see(self, offset: int) -> None:
         """Note a record's offset. Raises ChangelogDamagedError."""
@@ -75,6 +75,6 @@ class OffsetCheck:
             raise ChangelogDamagedError(
                 self._log.place,
                 f"there are no records from offset {self.last_offset + 1} to {offset - 1}, and the topic is "
-                "not compacted. If the application processes exactly once, its transactions leave such gaps: say so "
-                "with --transactional. If not, records are lost, and only a copy of the local state has them",
+                "not compacted. If the application processes exactly once, its transactions leave such gaps: give "
+                "--transactional. If not, records are lost, and only a copy of the local state has them",
             )

@@ -1,4 +1,4 @@
-"""Reads changelog topics from a cluster: which there are, whether their logs are whole, and their records."""
+"""Reads changelog topics from a cluster: finds them, checks that their logs are whole, and reads records."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from upgrade_tools.changelogs.logs import LogRecord, PartitionLog
 from upgrade_tools.errors import ChangelogDamagedError, ChangelogError, KafkaUnavailableError
 
 _TAKEN_AT_ONCE: Final = 64
-"""Messages: the client hands out as many as it is asked for, however large they are."""
+"""Messages, of any size."""
 _WAIT_S: Final = 0.05
 _STALLED_S: Final = 30.0
 _NOT_A_MEMBER: Final = "statestore-upgrade-tools"
-"""The client wants the name of a group, and never joins it."""
+"""The client needs the name of a group, but never joins it."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -55,7 +55,7 @@ def find_changelogs(
 ) -> list[ChangelogTopic]:
     """Return the changelogs of stores of one task, whose logs are whole. Nobody may be writing to them.
 
-    `transactional` says that gaps in logs that are not compacted are those that transactions leave.
+    `transactional` says that transactions have left the gaps in logs that are not compacted.
 
     Raises ApplicationRunningError, ChangelogMissingError, ChangelogDamagedError, KafkaUnavailableError, and
     ChangelogError for topics that do not fit.
@@ -77,11 +77,11 @@ def find_changelogs(
 
 
 def wrong_partitions(topic: str, found: int, expected: int, of: str) -> ChangelogError:
-    """Return the error of a topic that has another number of partitions than `of`, which it belongs to."""
+    """Return the error for a topic whose number of partitions is not that of `of`."""
     return ChangelogError(
         topic,
         f"it has {found} partitions, and {of} has {expected}. Stores of one task have as many partitions as its input: "
-        "name only stores that belong together, or give the state as many shards with rescale first",
+        "name only stores that belong together, or first rescale the state to as many shards",
     )
 
 
@@ -97,11 +97,11 @@ def read_log_ends(
             "copy of the local state has them: read that",
         )
     logs = []
-    # By the clock of this machine, which the broker's can't be far from.
+    # By this machine's clock, which should be close to the broker's.
     too_old_ms = int(time.time() * 1000) - settings.retention_ms
     for partition, ends in enumerate(cluster.log_ends(topic, partitions)):
         problem = _lost_beginning(spec, settings, ends)
-        remedy = "What was there is lost to the log, and only a copy of the local state has it: read that"
+        remedy = "Those records are lost, and only a copy of the local state has their content: read that"
         if problem is None and ends.stable_end_offset < ends.end_offset:
             problem = f"a transaction that has written from offset {ends.stable_end_offset} on has not ended"
             remedy = "Wait until the broker gives it up (transaction.timeout.ms), and run this again"
@@ -114,31 +114,31 @@ def read_log_ends(
 
 
 def _lost_beginning(spec: StoreSpec, settings: TopicSettings, ends: LogEnds) -> str | None:
-    """Return why the records before the first one are needed; None if they are not."""
+    """Return why the deleted records before the first one are needed; None if they are not."""
     if not ends.first_offset:
         return None
     gone = f"the log begins at offset {ends.first_offset}"
     if not LAYOUTS[spec.kind].has_timed_keys:
-        return f"{gone}, and the last values of keys may have been in what was deleted before"
+        return f"{gone}, and the deleted records may have had the last values of keys"
     retention_ms, _ = spec.retention
     if not settings.deletes:
-        return f"{gone}, and it is not its retention that deleted what was before"
+        return f"{gone}, and its retention is not what deleted the records before that"
     if settings.retention_ms < retention_ms:
         return f"{gone}, and retention.ms={settings.retention_ms} is less than the {retention_ms} ms of the store"
     return None
 
 
 def read_records(cluster: Cluster, log: PartitionLog) -> Iterator[LogRecord]:
-    """Yield the records of a log in order, those of transactions that were aborted left out.
+    """Yield the records of a log in order, without those of aborted transactions.
 
-    Raises ChangelogDamagedError for a record that no store has written, and KafkaUnavailableError.
+    Raises ChangelogDamagedError for a record that no store writes, and KafkaUnavailableError.
     """
     if log.span:
         yield from _Reader(cluster, log).records()
 
 
 def has_records(cluster: Cluster, log: PartitionLog) -> bool:
-    """Return whether there is any record in a log of any topic: ends of transactions are none, nor is what was aborted.
+    """Return whether a log of any topic has records, apart from ends of transactions and aborted records.
 
     Raises KafkaUnavailableError.
     """
@@ -171,7 +171,7 @@ class _Reader:
             yield from self._decoded(messages)
 
     def messages(self) -> Iterator[list[Message[bytes, bytes]]]:
-        """Yield what the client hands out of the log, as it comes, then close it."""
+        """Yield messages as the client returns them, then close it."""
         log = self._log
         try:
             self._consumer.assign([TopicPartition(log.topic, log.partition, log.first_offset)])
@@ -195,7 +195,7 @@ class _Reader:
             self._consumer.close()
 
     def _after(self, message: Message[bytes, bytes]) -> int:
-        """Return the offset up to which the log was read when `message` came, which may be no record."""
+        """Return the offset up to which the log was read when `message` came, which may be an event."""
         error = message.error()
         if error is None:
             return _offset(message) + 1
@@ -215,7 +215,7 @@ class _Reader:
         for message, header_bytes in zip(messages, encoded, strict=True):
             key, (kind, timestamp_ms) = message.key(), message.timestamp()
             if key is None:
-                raise self._refused(message, "it has no key, and those of a changelog have one")
+                raise self._refused(message, "it has no key, as every changelog record has")
             if kind != TIMESTAMP_CREATE_TIME:
                 raise self._refused(message, "it has no timestamp of its own")
             yield LogRecord(_offset(message), ChangelogRecord(key, message.value(), timestamp_ms, header_bytes))

@@ -1,4 +1,4 @@
-"""What the log of a partition restores to, to be compared with a state."""
+"""What the log of a partition restores to, for comparison with a state."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from upgrade_tools.changelogs.restoring import Restorer, restore_store
 from upgrade_tools.changelogs.state_records import StoreRecords, differences, missing_records
 
 _APPLICATION = "application"
-"""Of the temporary task directory: nothing is named by it that stays."""
+"""Application id of the temporary task directory."""
 
 
 class RestoredLog:
-    """A store that was restored from a log, and lets itself be compared with the one of a state."""
+    """A store that was restored from a log, for comparison with the one in a state."""
 
     def __init__(self, spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> None:
         self._spec = spec
@@ -34,7 +34,7 @@ class RestoredLog:
         return StoreRecords(self._spec, self._store, self._restorer.stream_time_ms)
 
     def lacks(self, wanted: Iterable[ChangelogRecord]) -> Iterator[ChangelogRecord]:
-        """Yield the records that must follow in the log for it to restore to what is wanted."""
+        """Yield the records that the log needs to restore to what is wanted."""
         return missing_records(self._spec, differences(self._spec, wanted, self.records()))
 
     def restore(self, records: Iterable[ChangelogRecord]) -> None:

@@ -1,8 +1,8 @@
-"""Stores restored from the records of their changelogs, by the rules of Kafka Streams.
+"""Restores stores from the records of their changelogs, by the rules of Kafka Streams.
 
-A record becomes the store's entry in the format that the store has now, whatever it had when the record was written:
-its timestamp and its headers are taken if the format has room for them (RecordConverters). The last record of a key
-counts, a null value deletes, and what is older than the retention by the log's own time is left out
+A record becomes an entry in the store's present format, whatever its format was when the record was written: timestamp
+and headers are kept if the format has them (RecordConverters). The last record of a key
+counts, a null value deletes, and what has expired by the log's own time is left out
 (RocksDBStore.restoreBatch, AbstractRocksDBSegmentedBytesStore, RocksDBVersionedStore).
 """
 
@@ -27,7 +27,7 @@ from upgrade_tools.errors import ChangelogDamagedError
 _RECORDS_AT_ONCE = 5_000
 
 OnRecords = Callable[[int], None]
-"""Is told of every some thousand records that were restored."""
+"""Is told how many records were restored, every few thousand."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class RestoredStore:
     stream_time_ms: int = NO_STREAM_TIME
     """The latest time of a window, session or version in the log; -1 for key-value stores."""
     last_offset: int | None = None
-    """Of the last record; None if there was none."""
+    """Offset of the last record; None if there was none."""
 
 
 def restore_task_directory(
@@ -49,11 +49,10 @@ def restore_task_directory(
     *,
     accept_deleted: bool = False,
 ) -> dict[str, RestoredStore]:
-    """Make the stores of a task from the records of their changelogs' partition, which all have the same number.
+    """Make the stores of a task from the records of one partition of their changelogs.
 
-    They are closed cleanly, and their changelog offsets are those of the last records, so that Kafka Streams goes on
-    from there. `accept_deleted` leaves `refuse_live_deleted` out. Returns what came of each store, by name. Raises
-    ChangelogDamagedError.
+    They are closed cleanly with the offsets of the last records, so Kafka Streams continues there. `accept_deleted`
+    skips `refuse_live_deleted`. Returns the result for each store, by name. Raises ChangelogDamagedError.
     """
     (partition,) = {log.partition for log, _ in sources.values()}
     restored = {}
@@ -92,22 +91,22 @@ def restore_store(
 
 
 def refuse_live_deleted(spec: StoreSpec, log: PartitionLog, restored: RestoredStore) -> None:
-    """Raise ChangelogDamagedError if the broker may have deleted of a log what is still live in the store.
+    """Raise ChangelogDamagedError if the broker may have deleted records that are still live in the store.
 
-    A window or session expires by the log's own time, and its record goes by the broker's clock: an application that
-    has stood still, or whose input is old, has live ones that are gone.
+    A window or session expires by the log's own time, but the broker deletes its record by the clock: if an application
+    stood still, or its input is old, live ones are gone.
     """
     if log.deleted_before_ms is None:
         return
     retention_ms, _ = spec.retention
     if log.deleted_before_ms > restored.stream_time_ms - retention_ms + 1:
-        reached = f"time in it has come to {restored.stream_time_ms} ms" if restored.records else "nothing is left"
+        reached = f"its records reach {restored.stream_time_ms} ms" if restored.records else "nothing is left"
         raise ChangelogDamagedError(
             log.place,
             f"the broker has deleted records up to offset {log.first_offset - 1} as older than retention.ms by "
             f"its clock, and {reached}, so some of them may not have expired in the store. "
-            "Read a copy of the local state, which has them; or, to go on without them as Kafka Streams itself "
-            "would, say --accept-deleted",
+            "Read a copy of the local state, which has them; or, to restore without them as Kafka Streams "
+            "does, give --accept-deleted",
         )
 
 
@@ -116,7 +115,7 @@ def _log_sizes(records: list[LogRecord]) -> list[int]:
 
 
 class Restorer:
-    """Brings changelog records into a store, as Kafka Streams restores them; -1 says that there were none before."""
+    """Restores changelog records into a store as Kafka Streams does; `stream_time_ms` of an empty one is -1."""
 
     def __init__(self, spec: StoreSpec, store: ByteStore, stream_time_ms: int = NO_STREAM_TIME) -> None:
         self._spec = spec
@@ -131,7 +130,7 @@ class Restorer:
         return max(self._versions_time_ms, NO_STREAM_TIME if self._segments is None else self._segments.stream_time_ms)
 
     def apply(self, records: list[ChangelogRecord]) -> None:
-        """Restore some records, later than all before. Raises FormatError for the key of a window that is none."""
+        """Restore records that follow all earlier ones. Raises FormatError for a malformed key."""
         spec = self._spec
         if self._layout.keeps_versions:
             self._versions_time_ms = replay_versions(spec, self._store, spec.format, self._versions_time_ms, records)
@@ -151,12 +150,12 @@ class Restorer:
 
 
 def _check(layout: KindLayout, log: PartitionLog, offset: int, record: ChangelogRecord) -> None:
-    """Raise ChangelogDamagedError for what no store of this kind has written."""
+    """Raise ChangelogDamagedError for a record that no store of this kind writes."""
     spec, problem = layout.spec, None
     try:
         sequence = layout.split(record.key, record.timestamp_ms).sequence
         if sequence and not spec.retain_duplicates:
-            problem = f"its key has the sequence number {sequence}, as only stores that retain duplicates write it"
+            problem = f"its key has the sequence number {sequence}, which only stores that retain duplicates write"
         elif layout.keeps_versions and record.timestamp_ms < 0:
             problem = f"a version can't begin at {record.timestamp_ms} ms"
     except FormatError as cause:

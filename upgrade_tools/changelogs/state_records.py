@@ -1,4 +1,4 @@
-"""The entries of a store as the records that its changelog needs, and what tells a log from the store.
+"""The entries of a store as the records that its changelog needs, and the differences between log and store.
 
 A record carries the timestamp and the headers of its value. Where a value has no timestamp, because the store keeps
 none or it was not known when the value was upgraded, that of the record is
@@ -7,9 +7,9 @@ none or it was not known when the value was upgraded, that of the record is
     session      when the session ends
     key-value    EARLIEST_SENT_MS
 
-and so is a timestamp of 0 or less: the client sends no such. So old windows look old to the topic's retention, and a
-key-value store that is restored with timestamps takes any later record for newer. A version from 0 on begins at 1, if
-the key has none from there on.
+and it also replaces a timestamp of 0 or less, which the client does not send. So old windows look old to the topic's
+retention, and a key-value store that is restored with timestamps takes any later record for newer. A version from 0 on
+begins at 1, unless the key has a version from 1 on.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ EARLIEST_SENT_MS: Final = 1
 class StoreRecords:
     """The records that restore what is in a store, in its order; of a versioned store key by key, oldest first.
 
-    What has expired by the store's own time is left out: it would not be restored. `stream_time_ms` is that time, if it
-    is recorded, -1 if not. It can be iterated as often as wanted. Iterating raises FormatError for bytes that are not
+    What has expired by the store's own time is left out: it would not be restored. `stream_time_ms` is that time, -1 if
+    it is not recorded. Can be iterated repeatedly. Iterating raises FormatError for bytes that are not
     of the store's kind and format.
     """
 
@@ -51,7 +51,7 @@ class StoreRecords:
             if stream_time_ms < 0:
                 times_ms = (self.layout.put_time_ms(key, from_ms) for key, _, from_ms in self._writes())
                 self.stream_time_ms = max(times_ms, default=-1)
-            # Over the store, which stays as it is.
+            # Segments are dropped in memory; the store itself is not changed.
             self._store = WriteSet(store)
             segments = Segments(self._store, *spec.retention)
             segments.advance(self.stream_time_ms)
@@ -63,7 +63,7 @@ class StoreRecords:
         return self._entries()
 
     def shows(self, record: ChangelogRecord) -> bool:
-        """Return whether reads show a window or session: what is older goes only with its whole segment."""
+        """Return whether reads show a window or session; hidden ones are deleted with their whole segment."""
         return self.layout.put_time_ms(record.key) >= self.first_visible_ms
 
     def _entries(self) -> Iterator[ChangelogRecord]:
@@ -89,7 +89,7 @@ class StoreRecords:
 
 
 class RecordDifference(NamedTuple):
-    """What a key has in the state and in the log, if it is not the same: one record, or none, or its versions."""
+    """The different records of a key in the state and in the log: one, none, or its versions."""
 
     key: bytes
     in_state: list[ChangelogRecord]
@@ -111,9 +111,9 @@ def differences(
 
 
 def missing_records(spec: StoreSpec, found: Iterable[RecordDifference]) -> Iterator[ChangelogRecord]:
-    """Yield what the log lacks: what the state has, and tombstones of what it has not.
+    """Yield what the log lacks: records of the state, and tombstones for what the state does not have.
 
-    Versions can't be deleted, so there is nothing for those that are in the log alone.
+    Versions can't be deleted, so those that are only in the log are left out.
     """
     layout = layout_of(spec)
     for key, in_state, _ in found:
@@ -136,5 +136,5 @@ def _is_version(record: ChangelogRecord | None, of: ChangelogRecord) -> bool:
 
 
 def _stand_in_ms(layout: KindLayout, key: bytes) -> int:
-    """Return the timestamp of a record whose value has none."""
+    """Return the timestamp for a record whose value has none."""
     return max(layout.put_time_ms(key), EARLIEST_SENT_MS)

@@ -1,4 +1,4 @@
-"""What is found out of a state and the logs of its changelogs before the first record is written."""
+"""Checks a state and the logs of its changelogs before the first record is written."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ OpenLog = Callable[[StoreTopic, int], AbstractContextManager[RestoredLog]]
 
 @dataclass
 class Survey:
-    """Reads all of a state and of what is in its topics, and raises what refuses it to be written."""
+    """Reads all of a state and of its topics, and raises the reason if the state can't be written."""
 
     open_log: OpenLog
     work_dir: str | None
     oldest_ms: dict[str, int] = field(default_factory=dict)
-    """Of each store, the earliest time that the broker must not take for old yet."""
+    """By store, the earliest timestamp that the broker must not delete yet."""
 
     def see(self, topic: StoreTopic, part: int, wanted: StoreRecords, records: Iterable[ChangelogRecord]) -> None:
-        """Read a store of a part, whose records come as they are read.
+        """Read a store of a part; `records` are those of `wanted`, as they are read.
 
         Raises ChangelogError, and what reading raises.
         """
@@ -51,30 +51,30 @@ class Survey:
     def _refuse_lasting_versions(
         self, topic: StoreTopic, part: int, wanted: StoreRecords, log: RestoredLog, missing: Iterator[ChangelogRecord]
     ) -> None:
-        """Refuse to write versions behind others, if these would still be there beside those of the state."""
+        """Refuse to write versions behind others that would stay beside those of the state."""
         with in_order_of_time(missing, self.work_dir) as in_order:
             log.restore(in_order)
         for found in differences(topic.spec, wanted, log.records()):
             raise ChangelogError(
                 topic.name,
-                f"it has versions in partition {part} with which key 0x{found.key.hex()} can't become what it is "
-                f"in the state, and versions can't be deleted. {_DELETE}",
+                f"its versions in partition {part} keep key 0x{found.key.hex()} from becoming what it is in the state, "
+                f"and versions can't be deleted. {_DELETE}",
             )
 
 
 class _Seen:
-    """What was seen of a store while its records went by."""
+    """What was noted about a store while its records were read."""
 
     def __init__(self, wanted: StoreRecords) -> None:
         self._wanted = wanted
         self.oldest_ms: int | None = None
-        """The earliest timestamp of a record that must stay; of a version, that of the one behind it counts: the broker
+        """The earliest timestamp of a record that must stay. For a version, the following one's counts: the broker
         compacts it away when both are old."""
         self.first: tuple[int, bytes] | None = None
         """Time and key of the earliest window or session that reads show."""
 
     def of(self, records: Iterable[ChangelogRecord]) -> Iterator[ChangelogRecord]:
-        """Yield the records, and see them."""
+        """Yield the records, and note them."""
         layout = self._wanted.layout
         previous_key = None
         for record in records:
@@ -93,15 +93,15 @@ class _Seen:
 
 
 def _sendable(topic: StoreTopic, part: int, records: Iterable[ChangelogRecord]) -> Iterator[ChangelogRecord]:
-    """Yield the records. Raises ChangelogError for a time for which the client would send another."""
+    """Yield the records. Raises ChangelogError for a timestamp that the client would replace."""
     for record in records:
         if record.timestamp_ms <= 0:
             raise ChangelogError(
                 f"{topic.name}, partition {part}",
                 f"the version of key 0x{record.key.hex()} from {record.timestamp_ms} ms on can't be written: clients "
-                "send no such time, and the key has a version from 1 ms on, which would be taken for it. Let what runs "
-                "on the state go on until the store's history does not reach back so far, and run this again; nothing "
-                "was written",
+                "send no such time, and the key has a version from 1 ms on already, which would stand for it. Run the "
+                "query until the store's history no longer reaches back so far, and run this again; nothing was "
+                "written",
             )
         yield record
 
@@ -118,6 +118,6 @@ def _refuse_expired(topic: StoreTopic, part: int, seen: _Seen, log: StoreRecords
     first_ms, key = seen.first
     raise ChangelogError(
         topic.name,
-        f"it has records of times up to {log.stream_time_ms} ms in partition {part}, and by that key "
-        f"0x{key.hex()} of the state, of {first_ms} ms, has expired. {_DELETE}",
+        f"its records in partition {part} reach {log.stream_time_ms} ms, and by that time key 0x{key.hex()} of the "
+        f"state, of {first_ms} ms, has expired. {_DELETE}",
     )

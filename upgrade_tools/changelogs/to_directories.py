@@ -29,10 +29,10 @@ def restore_directories(
     """Make in `target`, which is empty or missing, a task directory for each partition of the changelogs.
 
     `target` is what Kafka Streams calls STATE_DIR/APPLICATION_ID. It is there whole or not at all. `accept_deleted` is
-    that of `restore_task_directory`. Returns what came of each store, by partition. Raises TargetNotEmptyError,
+    that of `restore_task_directory`. Returns the result for each store, by partition. Raises TargetNotEmptyError,
     DirectoryInUseError if another run makes the same, DirectoryNotAccessibleError, and what restoring raises.
     """
-    final = target.resolve()  # what is renamed takes the place of a directory, not of a link to one
+    final = target.resolve()  # so that a link to the directory stays
     unfinished = final.parent / f".{final.name}.unfinished"
     restored: dict[str, list[RestoredStore]] = {changelog.spec.name: [] for changelog in changelogs}
     with write_errors(final.parent):
@@ -69,7 +69,7 @@ def _refuse_occupied(final: Path) -> None:
 
 
 def _clear_leftover(unfinished: Path) -> None:
-    """Remove what a run has left that was killed. Raises TargetNotEmptyError for what no run has left."""
+    """Remove what a killed run has left. Raises TargetNotEmptyError for anything else."""
     if not os.path.lexists(unfinished):
         return
     is_ours = unfinished.is_dir() and all(TASK_NAME.fullmatch(entry.name) for entry in unfinished.iterdir())

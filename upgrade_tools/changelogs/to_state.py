@@ -1,4 +1,4 @@
-"""Makes a state that a query starts from of an application's changelogs: shard n is what partition n restores to."""
+"""Makes a state for a query to start from out of changelogs: shard n is what partition n restores to."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MadeState:
 
     metadata: StateMetadata
     restored: dict[str, list[RestoredStore]]
-    """What came of each store, by partition."""
+    """The result for each store, by partition."""
 
 
 def make_state(
@@ -50,8 +50,8 @@ def make_state(
 ) -> MadeState:
     """Make in an empty location a state with a shard for each partition, and read it back.
 
-    `shard_by` says how the query will place records: "key" needs every key to stand where Kafka's partitioner places
-    it. `accept_deleted` is that of `restore_task_directory`. `work_dir` has room for one partition's stores, in a
+    `shard_by` says how the query will place records: "key" needs every key to be where Kafka's partitioner places it.
+    `accept_deleted` is that of `restore_task_directory`. `work_dir` has room for one partition's stores, in a
     temporary directory. `expiry_headers` says by which header the entries of a store expire. `on_entries` is told of
     records, RESTORING, and of entries, CHECKING. Raises TargetNotEmptyError, ChangelogError, StateCheckError
     and what restoring raises; then there is no state in the location.
@@ -107,7 +107,7 @@ class _Changelogs:
         except KeyPlacementError as cause:
             raise ChangelogError(
                 topic,
-                f"the key 0x{cause.key} stands in partition {partition}, and Kafka's partitioner would place it in "
-                f"{cause.expected_shard}: the store's keys are not those of the records, or a partitioner of its own "
-                "has placed them. Make the state with --shard-by partition, and start the query with that, too",
+                f"the key 0x{cause.key} is in partition {partition}, and Kafka's partitioner would place it in "
+                f"{cause.expected_shard}: the store is not keyed like its records, or a custom partitioner has placed "
+                'them. Make the state with --shard-by partition, and start the query with shard_by="partition"',
             ) from cause

@@ -1,7 +1,7 @@
 """How long a changelog topic keeps what a store needs.
 
-A store forgets by the latest time that was put into it, the broker by its own clock and the timestamps of records. So a
-topic that is written from a state whose times are behind the clock must keep as much longer as they are.
+A store forgets by the latest time that was put into it, the broker by its own clock and the timestamps of records. So
+if the times of a state lag behind the clock, its topic must keep records that much longer.
 
     window, session    retention.ms             then a record is deleted
     versioned          min.compaction.lag.ms    then a version is compacted away for the one that follows it
@@ -26,7 +26,7 @@ _RETENTION, _COMPACTION_LAG = "retention.ms", "min.compaction.lag.ms"
 
 @dataclass(frozen=True)
 class StoreTopic:
-    """The changelog topic of a store, which is there or has to be made."""
+    """The changelog topic of a store, which exists or has to be created."""
 
     spec: StoreSpec
     name: str
@@ -42,17 +42,17 @@ class StoreTopic:
         setting, enough_ms = _setting(self.spec), _enough_ms(self.spec, oldest_ms)
         raise ChangelogError(
             self.name,
-            f"it has {setting}={self.keeps_ms}, by the broker's clock, and the state has what it needs as of "
-            f"{oldest_ms} ms, which is older and would be lost. "
-            f"Set the topic's {setting} to {enough_ms} first, until the application has got on; nothing was "
+            f"it has {setting}={self.keeps_ms}, by the broker's clock, and the state needs records from {oldest_ms} ms "
+            "on, which are older and would be lost. "
+            f"Set the topic's {setting} to {enough_ms} first, until the application has caught up; nothing was "
             "written to it",
         )
 
 
 def topic_config(spec: StoreSpec, oldest_ms: int | None = None) -> Mapping[str, str]:
-    """Return how Kafka Streams sets up the changelog topic of a store (InternalTopicConfig and its kinds).
+    """Return how Kafka Streams sets up the changelog topic of a store (InternalTopicConfig and its subclasses).
 
-    Records from `oldest_ms` on stay as long as Kafka Streams adds to what the store keeps, counted from now.
+    Records from `oldest_ms` on stay for at least the time that Kafka Streams adds to the retention, from now.
     """
     config = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
     if not spec.kind.is_segmented:
@@ -63,7 +63,7 @@ def topic_config(spec: StoreSpec, oldest_ms: int | None = None) -> Mapping[str, 
 
 
 def existing_topic(cluster: Cluster, spec: StoreSpec, topic: str, partitions: int) -> StoreTopic:
-    """Return a topic that is there. Raises ChangelogError if it would not keep what the store has as long."""
+    """Return a topic that exists. Raises ChangelogError if it would not keep records as long as the store does."""
     settings = cluster.settings(topic)
     keeps_ms = None
     if LAYOUTS[spec.kind].keeps_versions and settings.compacts:
@@ -82,7 +82,7 @@ def _refuse_unfit(spec: StoreSpec, topic: str, settings: TopicSettings, keeps_ms
     elif settings.deletes and not spec.kind.is_segmented:
         problem = f"{deletes}, and the store keeps its values for ever"
     elif settings.deletes and (LAYOUTS[spec.kind].keeps_versions or settings.retention_ms < spec.retention[0]):
-        problem = f"{deletes}, and the store keeps what is in it longer"
+        problem = f"{deletes}, and the store keeps its entries longer"
     elif keeps_ms is not None and keeps_ms < spec.retention[0]:
         problem = f"compacts versions away after {_COMPACTION_LAG}={keeps_ms}, and the store keeps them longer"
     if problem is not None:

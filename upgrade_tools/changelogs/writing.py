@@ -1,4 +1,4 @@
-"""Sends records to changelog topics, each taken by all replicas that are in sync, in order and once."""
+"""Sends records to changelog topics, in order and once, acknowledged by all in-sync replicas."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _FLUSH_S: Final = 60.0
 _POLL_S: Final = 0.5
 _POLL_EVERY_RECORDS: Final = 1_000
 WRITE_AGAIN = (
-    "What was written before stays there; run this again with --append, which adds what is missing, before the "
-    "application is started"
+    "What was written so far stays. Before you start the application, run this again with --append, which adds what "
+    "is missing"
 )
 _UNDER_WAY_BYTES: Final = 64 << 20
-"""About how much the client holds. Its own bound is 1 GiB; a lower one would also be one of what a record may have."""
+"""About how much the client buffers. Its own limit, 1 GiB, stays, as a lower one would limit the size of records."""
 _MAX_MESSAGE_BYTES: Final = 1_000_000_000
-"""As many as the client can: how large records may be is for the topic to say."""
+"""The client's maximum: the topic limits the size of records."""
 _LOG = logging.getLogger(__name__)
 
 
 class ChangelogWriter:
-    """Writes to the partitions of one topic. Use it as a context manager: it ends when all records were taken."""
+    """Writes to the partitions of one topic. Use it as a context manager: its end waits for acknowledgements."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._topic = topic
@@ -46,7 +46,7 @@ class ChangelogWriter:
             if error is not None:
                 refused.append(error)
 
-        # What the client calls back does not hold the client: it must go when the writer does.
+        # The callback does not reference the writer, so that the client is freed with it.
         with cluster.errors():
             self._producer = Producer({**options, "on_delivery": delivered}, logger=_LOG)
 
@@ -60,7 +60,7 @@ class ChangelogWriter:
         if kind is None:
             self._check()
             if left:
-                raise self._failed(f"{left} records were not taken in {_FLUSH_S:.0f} s")
+                raise self._failed(f"{left} records were not acknowledged within {_FLUSH_S:.0f} s")
 
     def write(self, partition: int, records: Iterable[ChangelogRecord]) -> int:
         """Send records to a partition in order; return how many. Raises ChangelogError, FormatError."""
@@ -84,7 +84,7 @@ class ChangelogWriter:
                     self._topic, value, key=key, partition=partition, timestamp=timestamp_ms, headers=headers
                 )
                 return
-            except BufferError:  # as many are under way as may be
+            except BufferError:  # the client's queue is full
                 self._producer.poll(_POLL_S)
                 self._check()
             except KafkaException as cause:
@@ -96,4 +96,4 @@ class ChangelogWriter:
 
     def _check(self) -> None:
         for error in self._refused:
-            raise self._failed(f"a record was not taken ({described(error)})")
+            raise self._failed(f"the broker refused a record ({described(error)})")

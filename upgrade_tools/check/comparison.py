@@ -1,8 +1,8 @@
 """Compares two states entry by entry, whatever their layouts, formats and numbers of parts.
 
-Entries are matched by key, not by part: where they stand does not count. First both states are read part by part, and
-counted and summed up; mostly that is all. Only if sums differ are entries compared, of those parts that differ, merged
-in the order of keys: so memory does not grow with the state, but these parts are open at the same time.
+Entries are matched by key, whichever part they are in. First both states are read part by part, and their entries are
+counted and summed up. Only parts whose sums differ are then compared entry by entry, merged in the order of keys: so
+memory does not grow with the state, but these parts are all open at the same time.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ OnEntries = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Ignored:
-    """What is left out of account."""
+    """What is not compared."""
 
     headers: bool = False
     timestamps: bool = False
 
 
 class EntryDifference(NamedTuple):
-    """An entry of `store` that is not the same in both states; None stands for none."""
+    """An entry of `store` that differs between the states; None if a state does not have it."""
 
     store: str
     first: StoredEntry | None
     second: StoredEntry | None
     changed: tuple[str, ...] = ()
-    """What is different, if both have it: value, timestamp, headers, end."""
+    """What differs if both states have it: value, timestamp, headers, end."""
 
     @property
     def entry(self) -> StoredEntry:
@@ -64,18 +64,18 @@ class EntryDifference(NamedTuple):
 
 @dataclass
 class StoreComparison:
-    """What the comparison of a store came to."""
+    """The result for one store."""
 
     name: str
     entries: tuple[int, int] = (0, 0)
-    """How many there are in the first and in the second state; of versioned stores versions."""
+    """How many entries the first and the second state have; in versioned stores versions."""
     is_same: bool = True
-    """As far as is known: once they are counted whether their sums are equal, and whether a difference was found."""
+    """As far as is known: after counting, whether the sums are equal; then, whether a difference was found."""
 
 
 @dataclass
 class _Side:
-    """One of the two states, and what was found there of each store."""
+    """One of the two states, with the sums of its stores."""
 
     state: State
     specs: Mapping[str, StoreSpec]
@@ -83,22 +83,22 @@ class _Side:
     by_part: dict[tuple[str, int], Tally] = field(default_factory=dict)
 
     def parts(self, store: str) -> Sequence[int]:
-        """The parts that are read for a store; of a global one, of which each shard has all, the first."""
+        """Return the parts to read for a store: for a global store, which every shard has in full, only the first."""
         if isinstance(self.state, LocationState) and store in self.state.metadata.global_stores:
             return self.state.parts[:1]
         return self.state.parts
 
 
 class Comparison:
-    """A comparison of the stores of two states, which were matched by name.
+    """Compares the stores of two states that have the same name.
 
-    Raises UnknownKindError if one has headers or timestamps that the other one can't have, and they are not ignored,
-    and StoreFormatError for stores of different kinds.
+    Raises UnknownKindError if only one store's format has headers or timestamps and they are not ignored, and
+    StoreFormatError for stores of different kinds.
     """
 
     def __init__(self, first: State, second: State, ignored: Ignored, on_entries: OnEntries) -> None:
         specs = {spec.name: spec for spec in first.specs()}
-        # What the files of the second do not tell is as in the first.
+        # What the files of the second do not say is taken from the first.
         like = {spec.name: spec for spec in second.specs(specs)}
         self._sides = (_Side(first, specs), _Side(second, like))
         self._ignored = ignored
@@ -131,13 +131,13 @@ class Comparison:
                 without, newer = (1, first) if has[0] else (0, second)
                 raise UnknownKindError(
                     self._sides[without].state.path,
-                    problem=f"the {what} of store {name!r}, which the other one has",
-                    remedy=f"leave them out with --ignore-{what}, or read it as an upgrade to "
+                    problem=f"the {what} of store {name!r}, which the other state has",
+                    remedy=f"ignore them with --ignore-{what}, or read it as an upgrade to "
                     f"{StoreType.of(newer).value}, with {'--other-kind' if without else '--kind'}",
                 )
 
     def spec_of(self, found: EntryDifference) -> StoreSpec:
-        """Return what the store is that a difference is of, where its entry is."""
+        """Return the spec of a difference's store, in the state that its entry is from."""
         return self._sides[found.first is None].specs[found.store]
 
     def count(self) -> None:
@@ -172,11 +172,11 @@ class Comparison:
         return first.format is second.format and not (self._ignored.headers or self._ignored.timestamps)
 
     def differences(self) -> Iterator[EntryDifference]:
-        """Yield the entries that are not the same, store by store, in the order of keys. Call `count` before."""
+        """Yield the entries that differ, store by store, in the order of keys. Call `count` first."""
         for store in self.stores:
             if store.is_same:
                 continue
-            # Sums may differ where entries do not: the same headers can be written in several ways.
+            # Sums may differ though entries do not: the same headers can be encoded in several ways.
             store.is_same = True
             for difference in self._differences_of(store.name):
                 store.is_same = False
@@ -194,7 +194,7 @@ class Comparison:
         return merge(*(_keyed(store) for store in stores), key=itemgetter(0, 1))
 
     def _differs(self, name: str, part: int) -> bool:
-        """Return whether a part can't be left out: what is the same in the same part of both is no difference."""
+        """Return whether a part differs from the other state's part of the same number."""
         first, second = (side.by_part.get((name, part)) for side in self._sides)
         return first != second
 
@@ -219,7 +219,7 @@ class Comparison:
 
 
 class _Keyed(NamedTuple):
-    """An entry in the order that is the same in all layouts: by key without segment, and time of the version."""
+    """An entry, ordered alike in all layouts: by key without segment, and time of the version."""
 
     key: bytes
     valid_from_ms: int
@@ -253,7 +253,7 @@ def _keyed(store: OpenStore) -> Iterator[_Keyed]:
 
 
 def _unsegmented(spec: StoreSpec, store: ByteStore) -> Iterator[Pair]:
-    """Yield the entries of all segments in the order of their keys alone: segments may be others in the other state."""
+    """Yield the entries of all segments in the order of their keys, as the other state's segments may differ."""
     ids = Segments(store, *spec.retention).ids()
     return merge(*(_segment(store, segment_prefix(segment_id)) for segment_id in ids), key=itemgetter(0))
 
@@ -264,7 +264,7 @@ def _segment(store: ByteStore, prefix: bytes) -> Iterator[Pair]:
 
 
 def _as_write(spec: StoreSpec, keyed: _Keyed, ignored: Ignored | None) -> LogicalWrite:
-    """Return an entry as what is summed up; `ignored` of None says that its stored value counts as it is."""
+    """Return an entry as it is summed up; if `ignored` is None, its stored value counts as it is."""
     stored = keyed.stored
     if ignored is not None:
         parts = split_stored(spec.format, stored)

@@ -21,31 +21,31 @@ _STEP: Final = 1_000
 
 
 def format_of_family(family: str) -> StoreFormat | None:
-    """Return the format of the values in a column family, None for one that no store has."""
+    """Return the format of the values in a column family, None for an unknown family."""
     return _FORMATS.get(family)
 
 
 @dataclass
 class FamilyFigures:
-    """What a column family holds, in all databases that were looked at. Of what was not read nothing is added up."""
+    """What a column family holds in all databases that were opened. Only what was read is added up."""
 
     format: StoreFormat | None
     is_of_versions: bool = False
-    """Whether its entries are rows of versions; not known of rows without headers, which are taken for values."""
+    """Whether its entries are rows of versions; those without headers can't be told apart, and count as values."""
     entries: int = 0
-    """As many as were read, and RocksDB's estimate where not all were."""
+    """How many entries there are; RocksDB's estimate where not all were read."""
     is_exact: bool = True
     entries_read: int = 0
     value_bytes: int = 0
-    """Of the values that were read, without headers and timestamps."""
+    """Size of the values that were read, without headers and timestamps."""
     header_bytes: int = 0
-    """Of the headers of these values, with what says how long they are."""
+    """Size of the headers of these values, including their length fields."""
     values_read: int = 0
-    """One for each entry that was read, of a versioned store with headers one for each version."""
+    """One for each entry that was read; in a versioned store with headers, one for each version."""
     values_with_headers: int = 0
 
     def read(self, store: ByteStore, at_most: int | None, on_entries: Callable[[int], None]) -> None:
-        """Add what a database has in the family, reading so many entries at most; None is all. Raises FormatError."""
+        """Add the family of a database, reading at most this many entries; None reads all. Raises FormatError."""
         pairs = store.range(None, None)
         read = 0
         for chunk in chunks(islice(pairs, at_most), max_rows=_STEP):
@@ -76,7 +76,7 @@ class FamilyFigures:
                 self.values_with_headers += bool(parts.header_bytes)
 
     def _values(self, pairs: Iterable[Pair]) -> Iterator[bytes]:
-        """Yield the values of entries; of rows of versions that of each version."""
+        """Yield the values of entries; for rows of versions, the value of each version."""
         if not self.is_of_versions:
             yield from (value for _, value in pairs)
             return
@@ -88,5 +88,5 @@ class FamilyFigures:
 
     @classmethod
     def of(cls, family: str) -> FamilyFigures:
-        """Return figures of nothing yet, for a family of this name."""
+        """Return empty figures for a family of this name."""
         return cls(format_of_family(family), family == _OF_VERSIONS)

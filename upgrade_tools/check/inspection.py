@@ -1,4 +1,4 @@
-"""What there is of a state, told by its files: what they do not tell is not guessed."""
+"""What a state has, as its files say it; nothing is guessed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEFAULT_SAMPLE_ENTRIES: Final = 10_000
 
 @dataclass
 class PartOffsets:
-    """What a store of Kafka Streams has taken in, in one part."""
+    """The offsets that a store of Kafka Streams has reached, in one part."""
 
     changelogs: dict[str, int | None] = field(default_factory=dict)
     """By topic and partition, the offset of the last record that it holds; None if it is not known."""
@@ -36,7 +36,7 @@ class PartOffsets:
     is_closed: bool | None = None
 
     def add(self, found: RecordedOffsets) -> None:
-        """Take in what the next database says: the last offset counts, positions are merged."""
+        """Add what another database or file records: its offsets replace earlier ones, positions are merged."""
         self.changelogs.update((str(topic), offset) for topic, offset in found.changelogs.items())
         self.position = merge_positions(self.position, found.position)
         if found.is_closed is not None:
@@ -49,13 +49,13 @@ class StoreInspection:
 
     found: FoundStore
     families: dict[str, FamilyFigures]
-    """Of those that have entries or whose names tell something; empty if none was read."""
+    """By name; empty if nothing was read."""
     offsets: dict[int, PartOffsets] = field(default_factory=dict)
     """By part; in Kafka Streams' layout alone."""
 
     @property
     def newest_family(self) -> str | None:
-        """The family of the newest format that there is: an upgrade moves all others' entries there."""
+        """The family of the newest format, into which an upgrade moves the entries of all others."""
         known = [name for name, figures in self.families.items() if figures.format is not None]
         return max(known, key=lambda name: self.families[name].format or 0, default=None)
 
@@ -117,7 +117,7 @@ def inspect_state(state: State, sample: int | None, on_entries: Callable[[int], 
 
 
 def databases_to_read(state: State) -> list[tuple[int, Database]]:
-    """Return the databases that have something of the stores that are asked for, each with its part."""
+    """Return the databases of the stores to inspect, each with its part."""
     asked = state.options.store
     return [
         (part, database)
@@ -134,8 +134,8 @@ def _read_families(
     sample: int | None,
     on_entries: Callable[[int], None],
 ) -> None:
-    """Add what is in the column families of an open database to what is known of their stores."""
-    # The same share of each, so that databases with other content count as well.
+    """Add the column families of an open database to the figures of their stores."""
+    # An equal share from each database, as their contents may differ.
     reading = [
         (name, family, store, _share(stores[name].found, state, sample))
         for name, families in found.items()

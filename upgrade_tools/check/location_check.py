@@ -1,4 +1,4 @@
-"""Reads all files of a state location, and says which of them can't be used."""
+"""Reads all files of a state location, and reports those that can't be used."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ from upgrade_tools.states.location import LocationState
 def location_problems(state: LocationState, on_files: Callable[[int], None]) -> tuple[list[str], list[str]]:
     """Read the files of a state, and return what is wrong, and what there is, both in words.
 
-    `on_files` is told of files as they are read.
-    If it is not known what is committed, only those files are looked at that are there. If it is, all that is needed is
-    checked against size and checksum. Raises LocationError, StatePointersError.
+    `on_files` is told of files as they are read. If it is known what is committed, the files that it needs are also
+    checked against their recorded size and checksum. Raises LocationError, StatePointersError.
     """
     location, metadata = state.location, state.metadata
     stores = ", ".join(f"{spec.name} ({spec.describe()})" for spec in metadata.stores)
@@ -63,7 +62,7 @@ def _deltas(location: DurableLocation, metadata: StateMetadata, shard: int, work
             continue
         try:
             with verified_delta(location, entry.name, entry.size_bytes, work_dir) as delta:
-                if delta is None:  # garbage collection was faster
+                if delta is None:  # garbage collection has removed it meanwhile
                     continue
                 info = delta.info
             if (info.state_id, info.shard) != (metadata.state_id, shard):
@@ -79,7 +78,7 @@ def _snapshots(location: DurableLocation, metadata: StateMetadata, shard: int) -
         where = location.path(f"{directory}/{MANIFEST_NAME}")
         try:
             data = location.read(f"{directory}/{MANIFEST_NAME}", MAX_DOCUMENT_BYTES)
-            if data is None:  # under way, given up, or files that later snapshots still share
+            if data is None:  # unfinished, or its files are kept for later snapshots
                 continue
             manifest = Manifest.from_json(data, where)
             if (manifest.state_id, manifest.shard) != (metadata.state_id, shard):
@@ -91,7 +90,7 @@ def _snapshots(location: DurableLocation, metadata: StateMetadata, shard: int) -
 def _needed_by(
     location: DurableLocation, pointer: CommitPointer, work_dir: str | None, on_files: Callable[[int], None]
 ) -> Iterator[str]:
-    """Yield what is wrong with the files that restore one pointer, in either way."""
+    """Yield what is wrong with the files that can restore one pointer, from either of its last two snapshots."""
     files = list(pointer.deltas)
     for snapshot in pointer.snapshots[-2:]:
         try:

@@ -1,4 +1,4 @@
-"""Reads all of a state, and says what is wrong with it."""
+"""Reads all of a state, and reports what is wrong with it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ OnRead = Callable[[int], None]
 
 @dataclass
 class CheckReport:
-    """What a check came to."""
+    """The result of a check."""
 
     path: str
     problems: Problems = field(default_factory=Problems)
-    """Of files and databases as such."""
+    """Problems with files and databases as a whole."""
     stores: list[StoreCheck] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What was looked at, in words, and what was not."""
+    """What was read, in words, and what was not."""
 
     @property
     def is_sound(self) -> bool:
@@ -41,7 +41,7 @@ class CheckReport:
         return not self.all_problems()
 
     def all_problems(self) -> list[str]:
-        """Return what is wrong, in words; of many problems with one store the first, and how many more."""
+        """Return what is wrong, in words; if one store has many problems, the first, and how many more."""
         found = []
         for where, problems in (
             ("", self.problems),
@@ -54,11 +54,11 @@ class CheckReport:
 
 
 def check_state(state: State, on_read: OnRead) -> CheckReport:
-    """Read all there is: files with their checksums, tables to their end, each entry. Damage is in the report.
+    """Read everything: files with their checksums, tables to their end, each entry. Damage is in the report.
 
     `on_read` is told how many entries were read, and files of a state location. Memory does not grow with the state; a
-    shard of a state location is restored at a time. Raises StoreError for a store that is something else than was said,
-    and StateDirectoryError for what can't be read at all, but damage.
+    shard of a state location is restored at a time. Raises StoreError for a store that is not what the options say, and
+    StateDirectoryError for what can't be read for other reasons than damage.
     """
     report = CheckReport(state.path)
     if isinstance(state, LocationState):
@@ -66,7 +66,9 @@ def check_state(state: State, on_read: OnRead) -> CheckReport:
         for problem in problems:
             report.problems.add(problem)
         if not state.knows_pointers:
-            report.notes.append("entries were not looked at: what is committed is said with --checkpoint or --pointers")
+            report.notes.append(
+                "entries were not read: to have them read, say what is committed with --checkpoint or --pointers"
+            )
             return report
     checks = {spec.name: StoreCheck(spec, _interval_ms(spec)) for spec in state.specs()}
     report.stores = list(checks.values())
@@ -89,10 +91,10 @@ def _check_part(state: State, part: int, checks: dict[str, StoreCheck], report: 
             with database.open() as opened:
                 _check_database(opened, checks, where, spans.get(database.name), on_read)
         except _DAMAGE as damage:
-            if str(damage) not in report.problems.named:  # files of a location were looked at before
+            if str(damage) not in report.problems.named:  # files of a location were checked before
                 report.problems.add(str(damage))
     if report.problems.count == damaged and not isinstance(state, LocationState):
-        # Opened as who uses the stores opens them: that refuses strangers among segments.
+        # Opened as a query or application would, which refuses unknown entries among segments.
         with state.open(part, [check.spec for check in checks.values()]):
             pass
 
@@ -108,7 +110,7 @@ def _check_database(
 
 
 def _spans(databases: list[Database]) -> dict[str, SegmentSpan]:
-    """Return what times belong into each database that is a segment: until the next one of its store begins."""
+    """Return the times that belong in each database that is a segment: until the store's next one begins."""
     by_store: dict[str, list[Database]] = {}
     for database in databases:
         if database.store is not None and database.segment_start_ms is not None:
@@ -128,11 +130,11 @@ def _unreadable(state: State, database: Database) -> list[str]:
     with accessible(state.path):
         for table in database.tables:
             if table.exists():
-                table.open("rb").close()  # what this user may not read is not damaged
+                table.open("rb").close()  # raises if access is denied, which is not damage
     with TemporaryDirectory(prefix="statestore-verify-", dir=state.options.work_dir) as scratch:
         return unreadable_tables(database.tables, Path(scratch, "tables"))
 
 
 def _interval_ms(spec: StoreSpec) -> int | None:
-    """Return the interval of a store's segments, None if nobody has said it."""
+    """Return the interval of a store's segments, None if it is unknown."""
     return None if spec.segment_interval_ms == READING_INTERVAL_MS else spec.segment_interval_ms

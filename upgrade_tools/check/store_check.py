@@ -1,4 +1,4 @@
-"""Checks of the entries in one database, strictly: what stores read leniently is named, too."""
+"""Strict checks of the entries in one database: reports even what stores read leniently."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from upgrade_tools.states.state import READ_AS_IT_IS
 
 _STEP: Final = 4_096
 _NAMED: Final = 20
-"""Problems of a store that are named; the rest is counted."""
+"""How many problems of a store are named; further ones are counted."""
 
 
 @dataclass
 class Problems:
-    """What is wrong: the first problems in words, and how many there are in all."""
+    """The first problems in words, and how many there are in all."""
 
     named: list[str] = field(default_factory=list)
     count: int = 0
@@ -53,14 +53,14 @@ class Problems:
 
 @dataclass(frozen=True)
 class SegmentSpan:
-    """What times belong into a database that is one segment: from `start_ms` to before `end_ms`; None is no end."""
+    """The times that belong in a database that is one segment: `start_ms` up to, without, `end_ms`; None is no end."""
 
     start_ms: int
     end_ms: int | None
 
 
 class StoreCheck:
-    """Checks what databases hold of a store of `spec`. `interval_ms` is its segments', None if that is not known."""
+    """Checks a store of `spec` in all its databases. `interval_ms` is that of its segments, None if unknown."""
 
     def __init__(self, spec: StoreSpec, interval_ms: int | None) -> None:
         self.spec = spec
@@ -84,7 +84,7 @@ class StoreCheck:
     def check(self, families: Mapping[str, ByteStore], where: str, span: SegmentSpan | None) -> Iterator[int]:
         """Check all entries of a database, yielding how many were read since the last time.
 
-        `span` of None says that keys begin with their segment's id. Raises what the database does.
+        If `span` is None, keys begin with their segment's id. Raises what the database does.
         """
         inhabited = []
         for name in sorted(families, key=lambda family: self._formats[family], reverse=True):
@@ -124,7 +124,7 @@ class StoreCheck:
     def _check_pair(
         self, store_format: StoreFormat, key: bytes, stored: bytes, span: SegmentSpan | None
     ) -> Iterator[bytes]:
-        """Yield the header bytes of a pair's values. Raises FormatError for what is not as it should be."""
+        """Yield the header bytes of a pair's values. Raises FormatError for what is wrong with it."""
         if self._layout.keeps_versions:
             yield from self._check_row(store_format, key, stored)
             return
@@ -140,11 +140,11 @@ class StoreCheck:
         if span is None:
             self._check_segment(segment_of(key), time_ms)
         elif time_ms < span.start_ms or (span.end_ms is not None and time_ms >= span.end_ms):
-            raise FormatError("segment", f"its time {time_ms} does not belong into the segment of {span.start_ms}")
+            raise FormatError("segment", f"its time {time_ms} does not belong in the segment of {span.start_ms}")
 
     def _check_segment(self, segment_id: int, time_ms: int) -> None:
         if self._interval_ms is not None and time_ms // self._interval_ms != segment_id:
-            raise FormatError("segment", f"its time {time_ms} does not belong into segment {segment_id}")
+            raise FormatError("segment", f"its time {time_ms} does not belong in segment {segment_id}")
 
     def _check_row(self, store_format: StoreFormat, key: bytes, row: bytes) -> Iterator[bytes]:
         if is_latest_key(key):
@@ -160,7 +160,7 @@ class StoreCheck:
                 yield header_bytes
 
     def _check_versions(self, store: ByteStore, where: str) -> None:
-        """Note keys of which two versions are valid at one time. Not where rows are damaged, which was noted."""
+        """Note keys with two versions that are valid at one time, unless a problem was found before."""
         if not self._layout.keeps_versions or self.problems.count:
             return
         for key, intervals in intervals_by_key(self.spec, store):
@@ -172,7 +172,7 @@ class StoreCheck:
                     )
 
     def _check_headers(self, found: list[tuple[bytes, bytes]], where: str) -> None:
-        """Note headers that are not as they are written: all at once, and one by one if some are not."""
+        """Note headers that are not encoded as Kafka Streams does; checks them one by one only if some differ."""
         if not found:
             return
         column = pa.array([header_bytes for _, header_bytes in found], pa.binary())
@@ -180,13 +180,13 @@ class StoreCheck:
             if encode_header_column(decode_header_column(column)).equals(column):
                 return
         except (FormatError, ValueError, pa.ArrowException):
-            pass  # which one it is, and why, comes out below
+            pass  # found one by one below
         for key, header_bytes in found:
             try:
                 if encode_headers(decode_headers(header_bytes)) != header_bytes:
                     self.problems.add(
-                        f"{where}: the entry {text_of(key)}: its headers are not written as Kafka Streams does: "
-                        "there are bytes behind them, a key that is not UTF-8, or lengths in more bytes than they need"
+                        f"{where}: the entry {text_of(key)}: its headers are not written as Kafka Streams writes them: "
+                        "bytes follow them, a key is not UTF-8, or a length takes more bytes than it needs"
                     )
             except (FormatError, ValueError) as error:
                 self.problems.add(f"{where}: the entry {text_of(key)}: {error}")

@@ -19,15 +19,15 @@ _HELP = """
 Look into state, check it, and move it: between Kafka Streams and Spark, and from legacy formats to headers.
 
 DIR is a task directory of Kafka Streams (STATE_DIR/APPLICATION_ID/0_0), the directory of an application, or a shard's
-local copy; LOCATION is the path or URI of a state location. What is only read is never changed.
+local copy; LOCATION is the path or URI of a state location. Commands that read change nothing.
 
 Begin with [bold]inspect[/bold], which says what is there.
 """
 _PARAMETERS: Final = ("trust_keys", "work_dir")
-"""What errors of the library say to give, and commands have an option for."""
+"""Parameters that errors of the library name, and that are options here."""
 _EPILOG = (
     "Exit codes: 0 done · 1 problems or differences were found · 2 wrong usage, or an option is missing that the "
-    "message names · 3 in use · 4 unknown layout, or another kind of store than was said · 5 damaged · 6 no access · "
+    "message names · 3 in use · 4 unknown layout, or another kind of store than was given · 5 damaged · 6 no access · "
     "130 interrupted"
 )
 
@@ -41,7 +41,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# Of the click that typer has in it, which is not the click that others import.
+# Of the click inside typer, which is not the package click.
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
 
@@ -57,7 +57,7 @@ def _options(
         bool, typer.Option("--version", help="Say which version this is.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Take what is said before a command."""
+    """Take the options that stand before a command."""
 
 
 for group in (looking, checking, moving, exchange, locations, changelogs):
@@ -67,8 +67,7 @@ for group in (looking, checking, moving, exchange, locations, changelogs):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, of `arguments` or else of the command line; return its exit code, an `ExitCode`.
 
-    Without standalone mode, so that errors are ours to show: a StateStoreError is one sentence on stderr, and so is an
-    OSError.
+    Runs without typer's standalone mode, to show errors itself: a StateStoreError or an OSError is one line on stderr.
     """
     try:
         ended = app(args=None if arguments is None else list(arguments), standalone_mode=False)
@@ -76,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _show(error)
         return exit_code_of(error)
     except BrokenPipeError:
-        raise  # nobody reads on, so nobody is told
+        raise  # the reader has gone
     except OSError as error:
         _show(error)
         return ExitCode.NO_ACCESS
@@ -95,7 +94,7 @@ def _show(error: Exception) -> None:
 
 
 def _options_of(message: str) -> str:
-    """Return what parameters are called here that a message of the library names."""
+    """Return the options for parameters that a message of the library names."""
     named = [parameter for parameter in _PARAMETERS if re.search(rf"\b{parameter}\b", message)]
     listed = ", ".join(f"{parameter} is --{parameter.replace('_', '-')}" for parameter in named)
     return f" ({listed})" if listed else ""

@@ -32,14 +32,16 @@ Servers = Annotated[str, typer.Argument(metavar="BOOTSTRAP", help="host:port of 
 ApplicationId = Annotated[
     str,
     # Checked at once: the client ends the process for a group without a name.
-    typer.Option("--application-id", help="Of Kafka Streams; also the consumer group.", callback=o.application_id),
+    typer.Option(
+        "--application-id", help="application.id of Kafka Streams, also its consumer group.", callback=o.application_id
+    ),
 ]
 ClientConfig = Annotated[
     str | None,
     typer.Option(
         "--client-config",
         metavar="FILE",
-        help="Client properties, name=value a line, as librdkafka calls them: SASL, TLS.",
+        help="File of librdkafka's client properties, such as SASL or TLS: name=value, one a line.",
         rich_help_panel=_CLIENT,
     ),
 ]
@@ -48,18 +50,20 @@ Stores = Annotated[
     typer.Option(
         "--store",
         metavar="NAME:KIND[:OPTION=MS,...]",
-        help="A store to restore, and as what: totals:headers-kv, or visits:headers-window:window-size-ms=60000,"
-        "retention-ms=3600000. Once for each store.",
+        help="A store to restore, with its kind: totals:headers-kv, or visits:headers-window:window-size-ms=60000,"
+        "retention-ms=3600000. Give it once for each store.",
     ),
 ]
 InputTopics = Annotated[
     list[str],
-    typer.Option("--input-topic", metavar="TOPIC", help="What the query reads (default: all that the group has read)."),
+    typer.Option(
+        "--input-topic", metavar="TOPIC", help="A topic that the query reads (default: all that the group has read)."
+    ),
 ]
 Transactional = Annotated[
     bool,
     typer.Option(
-        "--transactional", help="The application processes exactly once: transactions leave gaps in the offsets."
+        "--transactional", help="The application processes exactly once: its transactions leave gaps in the offsets."
     ),
 ]
 
@@ -67,7 +71,7 @@ AcceptDeleted = Annotated[
     bool,
     typer.Option(
         "--accept-deleted",
-        help="Go on without windows and sessions that the broker has deleted before they expired in the store.",
+        help="Restore without windows and sessions that the broker deleted before they expired in the store.",
     ),
 ]
 
@@ -102,14 +106,14 @@ def restore(
 ) -> None:
     """Make task directories of Kafka Streams from changelogs, as the application would restore them.
 
-    Also the way back to a store without headers: name an older kind than the store has now.
+    To go back to a store without headers, name an older kind than the store has now.
     """
     specs, cluster = _specs(store), _cluster(servers, client_config)
     from upgrade_tools.changelogs.reading import find_changelogs
     from upgrade_tools.changelogs.to_directories import restore_directories
 
     changelogs = find_changelogs(cluster, application_id, specs, transactional=transactional)
-    # First: what can't be told must not be found out once the directories are there.
+    # Before the directories are made, as it may fail.
     begins = _starting_offsets(cluster, application_id, input_topic, goes_on_itself=True)
     with _progress(("restoring", sum(changelog.span for changelog in changelogs))) as (advance,):
         restored = restore_directories(
@@ -130,9 +134,7 @@ def to_state(
     location: Annotated[str, typer.Argument(help="Path or URI of an empty location.", callback=o.not_empty)],
     application_id: ApplicationId,
     store: Stores,
-    shard_by: Annotated[
-        ShardBy, typer.Option(help="How the query will place records, as stateful() calls it.")
-    ] = ShardBy.KEY,
+    shard_by: Annotated[ShardBy, typer.Option(help="How the query will place records: its shard_by.")] = ShardBy.KEY,
     input_topic: InputTopics = [],  # noqa: B006  # typer copies it
     transactional: Transactional = False,
     accept_deleted: AcceptDeleted = False,
@@ -141,7 +143,7 @@ def to_state(
     client_config: ClientConfig = None,
     as_json: o.JsonOption = False,
 ) -> None:
-    """Make a state that a query starts from, with a shard for each partition, and say where its input begins."""
+    """Make a state that a query starts from, with a shard for each partition, and print where its input begins."""
     specs, cluster = _specs(store), _cluster(servers, client_config)
     expiry_headers = o.expiry_headers(expiry_header)
     try:
@@ -184,18 +186,18 @@ def emit(
     subtopology: o.SubtopologyOption = None,
     committed: o.CommittedGroup,
     append: Annotated[
-        bool, typer.Option("--append", help="Add what is different to topics that have records already.")
+        bool, typer.Option("--append", help="Topics may have records already; what differs is added to them.")
     ] = False,
     partitions: Annotated[
         int | None,
-        typer.Option(min=1, help="Of topics that have to be made (default: as many as a state location has shards)."),
+        typer.Option(min=1, help="Partitions of new topics (default: as many as a state location has shards)."),
     ] = None,
     transactional: Transactional = False,
     work_dir: o.WorkDirOption = None,
     client_config: ClientConfig = None,
     as_json: o.JsonOption = False,
 ) -> None:
-    """Write a state to the changelog topics of an application, which then restores it, and read it back."""
+    """Write a state to an application's changelog topics, from which it restores, and check what was written."""
     cluster = _cluster(servers, client_config)
     from upgrade_tools.changelogs.emitting import Emission, logged_specs
 
@@ -221,13 +223,15 @@ def offsets(
     set_to: Annotated[
         str | None,
         typer.Option(
-            "--set", metavar="FILE", help="What `python -m statestore.spark offsets CHECKPOINT` prints; - is stdin."
+            "--set",
+            metavar="FILE",
+            help="File with what `python -m statestore.spark offsets CHECKPOINT` prints; - is stdin.",
         ),
     ] = None,
     input_topic: InputTopics = [],  # noqa: B006  # typer copies it
     client_config: ClientConfig = None,
 ) -> None:
-    """Print where an application's input stands, as `startingOffsets` of Spark takes it; or set it with --set."""
+    """Print an application's committed offsets as Spark's `startingOffsets`, or change them with --set."""
     cluster = _cluster(servers, client_config)
     from upgrade_tools.changelogs.group_offsets import offsets_json, parse_source_offsets, set_group_offsets
 
@@ -235,7 +239,7 @@ def offsets(
         say(results(), offsets_json(_starting_offsets(cluster, application_id, input_topic)))
         return
     if input_topic:
-        raise typer.BadParameter("--input-topic is for what is printed: with --set, the file names the topics")
+        raise typer.BadParameter("--input-topic does not go with --set, whose file names the topics")
     wanted = parse_source_offsets(application_id, _text(set_to))
     set_group_offsets(cluster, application_id, wanted)
     say(results(), f"{application_id} goes on at {offsets_json(wanted)}")
@@ -249,7 +253,7 @@ def _specs(stores: Sequence[str]) -> list[StoreSpec]:
 
 
 def _cluster(servers: str, client_config: str | None) -> Cluster:
-    """Return the cluster. Its client is an extra, so all that needs it is imported only where it is used."""
+    """Return the cluster. Its client is an extra, so modules that need it are imported only where they are used."""
     try:
         from upgrade_tools.changelogs.cluster import Cluster, read_client_options
     except ModuleNotFoundError as missing:
@@ -272,7 +276,7 @@ def _text(file: str) -> str:
 
 @contextmanager
 def _progress(*steps: tuple[str, int | None]) -> Iterator[list[Callable[[int], None]]]:
-    """Hand out what makes the progress bar of each step go on by some records; a step is its name and the total."""
+    """Hand out functions that advance the progress bar of each step; a step is its name and its total of records."""
     with progress_bar() as progress:
         tasks = [progress.add_task(doing, total=total) for doing, total in steps]
         yield [partial(progress.advance, task) for task in tasks]
@@ -285,7 +289,7 @@ def _starting_offsets(
 
     found = starting_offsets(cluster, application_id, topics, goes_on_itself=goes_on_itself)
     if not found:
-        begins = "its input begins at the beginning. Name what the query reads with --input-topic to have that said"
+        begins = "its input begins at the earliest offsets. To print those, name the query's topics with --input-topic"
         say(errors(), f"{application_id} has committed no offsets: {begins}")
     return found
 
@@ -302,7 +306,7 @@ def _stores(specs: Sequence[StoreSpec], restored: dict[str, list[RestoredStore]]
 
 
 def _show(document: Document, as_json: bool, begins: Offsets | None) -> None:
-    """Print what was made, and where the input of a query on it begins."""
+    """Print what was made, and where a query on it begins to read."""
     if as_json:
         print_json({**document, **({} if begins is None else {"startingOffsets": _json(begins)})})
         return

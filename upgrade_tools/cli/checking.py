@@ -1,4 +1,4 @@
-"""Commands that read everything, and say what is wrong or different."""
+"""Commands that read everything, and report what is wrong or different."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from upgrade_tools.cli.printing.output import entry_bar, print_json, results, sa
 from upgrade_tools.states.state import State
 
 _GROUP = "Check"
-_OTHER = "What the other one is"
+_OTHER = "The other state"
 _SHOWN_DIFFERENCES = 20
 
 Other = Annotated[
@@ -31,7 +31,7 @@ Other = Annotated[
 OtherKindOption = Annotated[
     StoreType | None,
     typer.Option(
-        "--other-kind", help="Its kind, where its files do not tell (default: as the first).", rich_help_panel=_OTHER
+        "--other-kind", help="Its kind, if its files do not say (default: as the first).", rich_help_panel=_OTHER
     ),
 ]
 OtherPointersOption = Annotated[
@@ -44,13 +44,13 @@ OtherCheckpointOption = Annotated[
 OtherSubtopologyOption = Annotated[
     int | None, typer.Option("--other-subtopology", min=0, help="As --subtopology.", rich_help_panel=_OTHER)
 ]
-IgnoreHeadersOption = Annotated[bool, typer.Option("--ignore-headers", help="Leave headers out of account.")]
-IgnoreTimestampsOption = Annotated[bool, typer.Option("--ignore-timestamps", help="Leave timestamps out of account.")]
+IgnoreHeadersOption = Annotated[bool, typer.Option("--ignore-headers", help="Do not compare headers.")]
+IgnoreTimestampsOption = Annotated[bool, typer.Option("--ignore-timestamps", help="Do not compare timestamps.")]
 
 
 @dataclass(frozen=True)
 class BothGroup(o.CommittedGroup, o.StoreGroup):
-    """What is said of two states, and of what is compared of them."""
+    """Options for two states, and for what is compared."""
 
     segment_interval_ms: o.SegmentIntervalOption = None
     subtopology: o.SubtopologyOption = None
@@ -63,11 +63,11 @@ class BothGroup(o.CommittedGroup, o.StoreGroup):
     work_dir: o.WorkDirOption = None
 
     def first(self, path: str) -> State:
-        """Return the one that all is said of."""
+        """Return the first state."""
         return o.state_at(path, self, **self._chosen(self.kind, self.subtopology))
 
     def both(self, path: str, other: str) -> tuple[State, State]:
-        """Return that, and the one that it is compared with; what Spark is not needed for comes first."""
+        """Return both states; one that does not need Spark is opened first."""
         of_other = o.CommittedGroup(self.other_pointers, self.other_checkpoint)
         chosen = self._chosen(self.kind, self.subtopology), self._chosen(self.other_kind, self.other_subtopology)
         asked = list(zip((path, other), (self, of_other), chosen, strict=True))
@@ -81,11 +81,11 @@ class BothGroup(o.CommittedGroup, o.StoreGroup):
 
     @property
     def ignored(self) -> Ignored:
-        """What is left out of account."""
+        """What is not compared."""
         return Ignored(self.ignore_headers, self.ignore_timestamps)
 
     def _chosen(self, kind: StoreType | None, subtopology: int | None) -> dict[str, Any]:
-        """Return what is said of one of both, as `StateOptions` calls it."""
+        """Return the options of one state, as `StateOptions` names them."""
         shared = {name: getattr(self, name) for name in ("store", "window_size_ms", "segment_interval_ms", "work_dir")}
         return {**shared, "kind": kind, "subtopology": subtopology}
 
@@ -100,15 +100,17 @@ def verify(
     where: o.Where,
     other: Annotated[
         str | None,
-        typer.Argument(metavar="[OTHER]", help="Another state, which must hold the same.", callback=o.not_empty),
+        typer.Argument(
+            metavar="[OTHER]", help="Another state, which must have the same entries.", callback=o.not_empty
+        ),
     ] = None,
     *,
     of_both: BothGroup,
     as_json: o.JsonOption = False,
 ) -> int:
-    """Read all there is, and name what is wrong: files, checksums, entries, indexes; or compare two states.
+    """Read everything, and report what is wrong: files, checksums, entries, indexes; or compare two states.
 
-    Of a state location entries are read if it is said what is committed.
+    Entries of a state location are read only with --checkpoint or --pointers.
     """
     if other is None:
         return _verify_one(of_both.first(where), as_json)
@@ -120,14 +122,14 @@ def diff(
     other: Other,
     *,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, max=sys.maxsize, help="So many differences at most.")
+        int | None, typer.Option("--limit", min=1, max=sys.maxsize, help="At most this many differences.")
     ] = None,
     of_both: BothGroup,
     as_json: o.JsonOption = False,
 ) -> int:
-    """Print the entries in which two states differ: - is in the first alone, + in the other alone, ~ has changed.
+    """Print the entries in which two states differ: - is only in the first, + only in the other, ~ has changed.
 
-    With --json each is a line. Ends with 0 if there are none.
+    With --json each is a line. The exit code is 0 if there are none.
     """
     comparison = _compare(*of_both.both(where, other), of_both.ignored)
     for sign, where_alone, names in zip("-+", ("first", "other"), comparison.only_in, strict=True):

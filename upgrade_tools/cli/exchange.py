@@ -20,7 +20,7 @@ from upgrade_tools.rows.files import FileFormat, refuse_existing, row_count
 
 _GROUP = "Out, in and back"
 FormatOption = Annotated[
-    FileFormat | None, typer.Option("--format", help="Of the file (default: what its name ends with).")
+    FileFormat | None, typer.Option("--format", help="Format of the file (default: by its suffix).")
 ]
 
 
@@ -45,7 +45,7 @@ def export(
 ) -> None:
     """Write all stores, or one, to a file of Parquet or JSON lines, from which `import` makes a state again.
 
-    A row is an entry; of versioned stores a version, or a tombstone, whose value is null.
+    A row is an entry; in versioned stores it is a version, or a tombstone, whose value is null.
     """
     path = Path(file)
     chosen = _format_of(path, file_format)
@@ -65,8 +65,8 @@ def import_(
         int | None,
         typer.Option(
             min=1,
-            help="Place entries by their keys among so many shards: for stores whose keys are those of records "
-            "(default: they stay in the shards or partitions that they are from).",
+            help="Place entries on this many shards by key: for stores that are keyed like their records "
+            "(default: entries stay in their shards or partitions).",
         ),
     ] = None,
     spans: o.SpanGroup,
@@ -74,7 +74,7 @@ def import_(
     work_dir: o.WorkDirOption = None,
     as_json: o.JsonOption = False,
 ) -> None:
-    """Make a state location of an exported file, and check it. A query that starts on it goes on from there."""
+    """Make a state location from an exported file, and check it. A query can then start on it."""
     chosen = _format_of(file, file_format)
     target = DurableLocation(location)
     refuse_occupied(target)
@@ -89,12 +89,10 @@ def rollback(
     source: o.From,
     target: o.To,
     checkpoint: o.CheckpointOption = None,
-    batch_id: Annotated[
-        int | None, typer.Option("--batch-id", min=0, help="The batch after which the state is wanted.")
-    ] = None,
+    batch_id: Annotated[int | None, typer.Option("--batch-id", min=0, help="The batch to go back to.")] = None,
     pointers: o.PointersOption = None,
     work_dir: o.WorkDirOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read all that is needed, and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read what is needed, and write nothing.")] = False,
     as_json: o.JsonOption = False,
 ) -> None:
     """Take a state back to a batch that Spark still retains, as a new state; the old one is not changed.
@@ -105,8 +103,8 @@ def rollback(
     if (checkpoint is None) is (pointers is None) or (checkpoint is not None) is not (batch_id is not None):
         raise UnknownKindError(
             source,
-            problem="which version is wanted",
-            remedy="say --checkpoint with --batch-id, or --pointers with the pointers of that batch",
+            problem="which batch to go back to",
+            remedy="give --checkpoint with --batch-id, or --pointers with the pointers of that batch",
         )
     refuse_occupied(DurableLocation(target))
     if checkpoint is not None:
@@ -134,7 +132,7 @@ def rollback(
 def _format_of(file: Path, chosen: FileFormat | None) -> FileFormat:
     found = chosen or FileFormat.of(file)
     if found is None:
-        raise UnknownKindError(str(file), problem="its format by its name", remedy="say --format parquet or jsonl")
+        raise UnknownKindError(str(file), problem="its format by its suffix", remedy="give --format parquet or jsonl")
     return found
 
 

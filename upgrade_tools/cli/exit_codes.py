@@ -1,4 +1,4 @@
-"""Exit codes: what a script can tell from one, and which error has which."""
+"""Exit codes: what each means to a script, and which errors end with it."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ class ExitCode(IntEnum):
     OK = 0
     """Done; what was compared is the same."""
     FOUND_PROBLEMS = 1
-    """Damage or differences were found, or what was asked for can't be done, for another reason than those below."""
+    """Damage or differences were found, or the command failed for another reason than those below."""
     USAGE = 2
-    """The command was called wrongly, or must be told more: an option that the message names is missing."""
+    """Wrong usage, or an option is missing that the message names."""
     IN_USE = 3
     """A running application, or another command, holds the directory or location."""
     UNKNOWN_LAYOUT = 4
-    """There is no state that is known, or it is another kind of store than was said."""
+    """There is no state of a known layout, or the store is of another kind than was given."""
     DAMAGED = 5
     """Files are missing, cut or damaged, or do not decode."""
     NO_ACCESS = 6
     """The operating system, or the storage, refuses access."""
     INTERRUPTED = 130
-    """Ended by Ctrl-C. The same command goes on from there, where it says so."""
+    """Ended by Ctrl-C. Commands that can continue say so."""
 
 
 _CODES: Final[dict[type[Exception], ExitCode]] = {
@@ -108,5 +108,5 @@ _CODES: Final[dict[type[Exception], ExitCode]] = {
 
 
 def exit_code_of(error: StateStoreError) -> ExitCode:
-    """Return with what a command ends that raised `error`: the code of the nearest class that has one."""
+    """Return the exit code of a command that raised `error`: that of the nearest class that has one."""
     return next((_CODES[kind] for kind in type(error).__mro__ if kind in _CODES), ExitCode.FOUND_PROBLEMS)

@@ -1,4 +1,4 @@
-"""Commands for state locations: what a query's state is kept in."""
+"""Commands for state locations, in which queries keep their state."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def gc(
         int,
         typer.Option(
             min=1,
-            help="How many versions before the last one stay, or more if the query has recorded that it retains more.",
+            help="How many versions to keep before the last one; more if the query itself retains more.",
         ),
     ] = DEFAULT_RETAINED_VERSIONS,
     remove: Annotated[bool, typer.Option("--remove", help="Remove what is listed.")] = False,
     as_json: o.JsonOption = False,
 ) -> None:
-    """List what no retained version needs, with the reasons, and remove it if asked to. The query may run."""
+    """List the files that no retained version needs, and why; --remove deletes them. The query may be running."""
     console = results()
     found = collect_location(
         location,
@@ -65,9 +65,11 @@ def rescale(
     committed: o.CommittedGroup,
     work_dir: o.WorkDirOption = None,
     trust_keys: Annotated[
-        bool, typer.Option("--trust-keys", help="Believe that stores' keys are those of records (one old shard).")
+        bool, typer.Option("--trust-keys", help="Assume that stores are keyed like their records (one old shard).")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check where all belongs, and write nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check where all entries belong, and write nothing.")
+    ] = False,
     as_json: o.JsonOption = False,
 ) -> None:
     """Make a state with another number of shards, and check it entry by entry."""
@@ -91,7 +93,7 @@ def rescale(
 
 
 def _pointers(location: str, committed: o.CommittedGroup) -> list[CommitPointer]:
-    """Return what was said to be committed, or what a tool has made, if no query was started on it yet.
+    """Return the commit pointers that options name, or those of a state that a tool made and no query has started on.
 
     Raises StatePointersError, UnknownLayoutError.
     """

@@ -29,7 +29,7 @@ _GROUP = "Look"
 
 @dataclass(frozen=True)
 class EntriesGroup(o.CommittedGroup, o.TaskGroup, o.StoreGroup):
-    """Of which store entries are printed, what its files do not tell, what is committed, and how they are printed."""
+    """Which store's entries to print and how, what its files do not say, and what is committed."""
 
     live_at: sel.LiveAtOption = None
     work_dir: o.WorkDirOption = None
@@ -44,7 +44,7 @@ class EntriesGroup(o.CommittedGroup, o.TaskGroup, o.StoreGroup):
         return o.state_at(where, self, live_at_ms=self.live_at, work_dir=self.work_dir, **chosen)
 
     def print(self, state: State, selection: Selection, parts: Sequence[int]) -> int:
-        """Print the entries of these parts that are selected; return how many that were."""
+        """Print the selected entries of these parts; return how many there were."""
         encoding = EntryEncoding(self.key_as, self.value_as)
         return print_entries(
             state, selection, parts, with_headers=self.headers, as_json=self.as_json, encoding=encoding
@@ -69,7 +69,7 @@ def inspect(
         typer.Option(
             min=0,
             max=sys.maxsize,
-            help="How many entries of each store are read to count and to measure headers; 0 looks at files alone.",
+            help="How many entries of each store to read, to count them and measure headers; 0 reads no entries.",
         ),
     ] = DEFAULT_SAMPLE_ENTRIES,
     every: Annotated[bool, typer.Option("--all", help="Read all entries.")] = False,
@@ -77,9 +77,9 @@ def inspect(
     work_dir: o.WorkDirOption = None,
     as_json: o.JsonOption = False,
 ) -> None:
-    """Say what there is: layout, stores, their kinds and formats, sizes, versions, how far upgrades are.
+    """Show what there is: layout, stores, their kinds and formats, sizes, versions, progress of upgrades.
 
-    What the files do not tell is not guessed: of such a store all kinds are listed that it may be.
+    Nothing is guessed: if the files do not say the kind of a store, all possible kinds are listed.
     """
     state = o.state_at(where, committed, store=store, subtopology=subtopology, work_dir=work_dir)
     with entry_bar("inspecting", state, opening=len(databases_to_read(state))) as advance:
@@ -104,9 +104,10 @@ def scan(
     limit: sel.LimitOption = None,
     of_entries: EntriesGroup,
 ) -> None:
-    """Print the entries of a store, all or those that are asked for.
+    """Print the entries of a store: all, or those that match the options.
 
-    With --json it is one document: kind, store, and entries with keys, values and header values in hex, or as said.
+    With --json it is one document: kind, store, and entries. Keys and values are in hex, or as --key-as and --value-as
+    say; header values are in hex.
     """
     selection = Selection(
         sel.key_of(key, "--key", of_entries.key_as),
@@ -127,18 +128,18 @@ def get(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Text, 0x... in hex, or text:...")],
     *,
     every_part: Annotated[
-        bool, typer.Option("--all-parts", help="Look into all shards, not only into that of the key's records.")
+        bool, typer.Option("--all-parts", help="Look into all shards, not only that of records with this key.")
     ] = False,
     of_entries: EntriesGroup,
 ) -> int:
-    """Print what a store holds of a key: its value, or its windows, sessions or versions. Ends with 1 if nothing."""
+    """Print what a store has for a key: value, windows, sessions or versions. The exit code is 1 if it has nothing."""
     selection = Selection(sel.key_of(key, "KEY", of_entries.key_as))
     state = of_entries.state(where)
     parts = state.parts if every_part else sel.parts_with(state, selection)
     if of_entries.print(state, selection, parts):
         return ExitCode.OK
-    advice = "; other shards were not looked into, --all-parts does" if len(parts) < len(state.parts) else ""
-    say(errors(), f"nothing of this key is there{advice}")
+    advice = "; only its shard was searched, --all-parts searches all" if len(parts) < len(state.parts) else ""
+    say(errors(), f"there is nothing for this key{advice}")
     return ExitCode.FOUND_PROBLEMS
 
 
@@ -147,7 +148,7 @@ def inspect_delta(
     limit: Annotated[int, typer.Option(min=0, max=sys.maxsize, help="Records shown of each file, 0 for all.")] = 20,
     as_json: o.JsonOption = False,
 ) -> None:
-    """Print what delta files hold: the version that they make, and their records.
+    """Print what delta files hold: the version that each makes, and its records.
 
     With --json each file is a document on a line.
     """

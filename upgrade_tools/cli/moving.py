@@ -1,4 +1,4 @@
-"""Commands that move state into a newer format or another layout."""
+"""Commands that move state to another format or layout."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ ToOption = Annotated[
 ]
 LayoutOption = Annotated[
     TargetLayout | None,
-    typer.Option("--layout", help="Of the target (default: that of the source).", rich_help_panel=_TARGET),
+    typer.Option("--layout", help="Layout of the target (default: that of the source).", rich_help_panel=_TARGET),
 ]
 ThroughTimestampedOption = Annotated[
-    bool, typer.Option("--through-timestamped", help="Take plain data to headers at once.", rich_help_panel=_TARGET)
+    bool,
+    typer.Option("--through-timestamped", help="Upgrade plain data to headers in one run.", rich_help_panel=_TARGET),
 ]
 TimestampOption = Annotated[
     int | None,
@@ -54,8 +55,8 @@ TimestampOption = Annotated[
         "--timestamp-ms",
         min=0,
         max=MAX_TIME_MS,
-        help="The timestamp of entries that have none (default: -1, as in Kafka Streams, whose producer refuses it if "
-        "such a value is written back).",
+        help="The timestamp of entries that have none (default: -1, as in Kafka Streams; its producer refuses to "
+        "write such values back).",
         rich_help_panel=_TARGET,
     ),
 ]
@@ -63,14 +64,17 @@ ShardByOption = Annotated[
     ShardBy,
     typer.Option(
         "--shard-by",
-        help="How the query will place records on the shards of a location; key is proved.",
+        help="How the query will place records on the shards of a location; key is checked for each entry.",
         rich_help_panel=_TARGET,
     ),
 ]
 ShardsOption = Annotated[
     int | None,
     typer.Option(
-        "--shards", min=1, help="How many partitions the application has, if not all are here.", rich_help_panel=_TARGET
+        "--shards",
+        min=1,
+        help="How many partitions the application has, if some are not here.",
+        rich_help_panel=_TARGET,
     ),
 ]
 MissingOption = Annotated[
@@ -82,7 +86,7 @@ OffsetsOption = Annotated[
     typer.Option(
         "--changelog-offsets",
         metavar="FILE",
-        help='Of the last records that the source holds, where it does not say: {"TOPIC": {"PARTITION": OFFSET}}.',
+        help='Offsets of the last records in the source, if it does not record them: {"TOPIC": {"PARTITION": OFFSET}}.',
         rich_help_panel=_TARGET,
     ),
 ]
@@ -91,7 +95,7 @@ StoresOption = Annotated[
     typer.Option(
         "--store",
         metavar="NAME[:KIND[:OPTION=MS,...]]",
-        help="A store to migrate (default: all), once for each; with what its files do not tell, if there are several: "
+        help="A store to migrate (default: all), once for each. If there are several, add what its files do not say: "
         "totals:ts-kv, or visits:window:window-size-ms=60000,retention-ms=3600000.",
         rich_help_panel="What to read",
     ),
@@ -100,7 +104,7 @@ DiscardOption = Annotated[
     bool,
     typer.Option(
         "--discard-backup",
-        help="In place: remove what was there before, once the new is verified and in its place.",
+        help="In place: remove the backup once the new directory is verified and in its place.",
         rich_help_panel=_TARGET,
     ),
 ]
@@ -109,14 +113,14 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Read, convert and
 
 @dataclass(frozen=True)
 class StoresGroup(OptionGroup):
-    """Which stores are meant, and what the files do not tell of them."""
+    """Which stores are meant, and what the files do not say about them."""
 
     store: StoresOption = None
     kind: o.KindOption = None
     window_size_ms: o.WindowSizeOption = None
 
     def read_stores(self, spans: o.SpanGroup) -> tuple[list[str], dict[str | None, StateOptions]]:
-        """Return the names of the stores, and how to read each of which more is known than of all the others."""
+        """Return the stores' names and options: of single stores by name, and of all others under None."""
         otherwise = StateOptions(None, self.kind, self.window_size_ms, **spans.chosen())
         try:
             arguments = parse_stores(self.store or ())
@@ -129,12 +133,12 @@ class StoresGroup(OptionGroup):
 
 @dataclass(frozen=True)
 class SourceGroup(o.CommittedGroup, o.TaskGroup, o.SpanGroup, StoresGroup):
-    """What is said of a source: which of its stores are meant, what its files do not tell, and what is committed."""
+    """Which stores of a source are meant, what its files do not say, and what is committed."""
 
     work_dir: o.WorkDirOption = None
 
     def request(self, source: str, target: str | None, **wanted: Any) -> MigrationRequest:
-        """Return the migration of a source, with what is wanted of it as MigrationRequest calls it."""
+        """Return the migration of a source; `wanted` are further fields of MigrationRequest."""
         names, options = self.read_stores(o.SpanGroup(self.retention_ms, self.segment_interval_ms))
         return MigrationRequest(
             source,
@@ -174,9 +178,9 @@ def migrate_(
     of_source: SourceGroup,
     as_json: o.JsonOption = False,
 ) -> None:
-    """Turn state into a newer format, or into another layout, and verify it entry by entry.
+    """Convert state to a newer format or another layout, and verify it entry by entry.
 
-    The source is not changed before the target is verified. If it is killed, the same command goes on. Begin with
+    The source is not changed before the target is verified. If it is killed, the same command continues. Begin with
     --dry-run.
     """
     request = of_source.request(
@@ -209,9 +213,9 @@ def downgrade_(
     of_source: SourceGroup,
     as_json: o.JsonOption = False,
 ) -> None:
-    """Rebuild stores without headers, from what their changelog records say, in a new place.
+    """Rebuild stores in an older format in a new place, as they would be restored from their changelogs.
 
-    Headers are lost there, and with --to plain timestamps; the source stays as it is. Kafka Streams opens no store
+    Headers are lost there, and with --to plain timestamps, too; the source is not changed. Kafka Streams opens no store
     with headers in an older format. To rebuild one from a changelog topic instead, use `changelog restore` and name the
     older kind.
     """
@@ -233,9 +237,9 @@ def finish_upgrade_(
     work_dir: o.WorkDirOption = None,
     as_json: o.JsonOption = False,
 ) -> None:
-    """Move what a lazy upgrade has left in the families of older formats, in place.
+    """Convert in place the entries that a lazy upgrade has not converted yet.
 
-    Tasks that have nothing left stay as they are; of the others a backup stays.
+    Tasks without such entries are not changed; the others leave a backup.
     """
     names, options = stores.read_stores(o.SpanGroup())
     request = MigrationRequest(

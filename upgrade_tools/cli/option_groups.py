@@ -1,7 +1,7 @@
 """Options that belong together, as one parameter of a command.
 
-A group is a frozen dataclass of OptionGroup, whose fields are annotated as the parameters of a command are. A command
-takes it by its type; `add_command` shows its options one by one, where it stands among the parameters.
+A group is a frozen dataclass below OptionGroup, whose fields are annotated like the parameters of a command. A command
+has a parameter of its type, in place of which `add_command` shows the options one by one.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ class OptionGroup:
     """Options that several commands have together. Each has a default."""
 
     def chosen(self, *groups: type[OptionGroup]) -> dict[str, Any]:
-        """Return what was given of each, by name; with groups that this one is made of, of theirs."""
+        """Return the values of all options by name, or only those of `groups`, which this group is made of."""
         return {
             option.name: getattr(self, option.name) for group in groups or (type(self),) for option in fields(group)
         }
 
 
 def add_command(app: typer.Typer, name: str, panel: str | None, command: Callable[..., Any]) -> None:
-    """Add a command to an application, under a heading of its help; None is that of typer."""
+    """Add a command to an application, under a heading of its help; None is typer's default."""
     app.command(name, rich_help_panel=panel)(_ungrouped(command))
 
 
 def _ungrouped(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command of which each group's options are parameters of their own."""
+    """Return a command that takes each option of its groups as a parameter."""
     groups: dict[str, type[OptionGroup]] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():

@@ -29,18 +29,18 @@ _SPARK = "What is committed of a state location"
 
 
 def not_empty(path: str | None) -> str | None:
-    """Return a path or URI that was given; exits with a usage error if it is empty, which would be where we are."""
+    """Return a path or URI; exits with a usage error if it is empty, which would mean the working directory."""
     if path == "":
-        raise typer.BadParameter("it is empty, as a variable is that was not set. Name a path or URI")
+        raise typer.BadParameter("it is empty, as if from a variable that is not set. Name a path or URI")
     return path
 
 
 def application_id(name: str | None) -> str | None:
-    """Return an application's id, which begins the names of its topics; exits with a usage error if it can't."""
+    """Return an application's id; exits with a usage error if names of topics can't begin with it."""
     try:
         return None if name is None else check_store_name(name)
     except ValueError as cause:
-        raise typer.BadParameter(f"an application's id is made of what names a topic: {cause}") from cause
+        raise typer.BadParameter(f"an application's id must be valid in names of topics: {cause}") from cause
 
 
 Where = Annotated[
@@ -56,7 +56,7 @@ To = Annotated[str, typer.Argument(metavar="TO", help="Path or URI of an empty l
 StoreOption = Annotated[str | None, typer.Option("--store", help="One store of several.", rich_help_panel=_WHAT)]
 KindOption = Annotated[
     StoreType | None,
-    typer.Option("--kind", help="The kind of the store, where its files do not tell.", rich_help_panel=_WHAT),
+    typer.Option("--kind", help="The kind of the store, if its files do not say.", rich_help_panel=_WHAT),
 ]
 WindowSizeOption = Annotated[
     int | None,
@@ -64,7 +64,7 @@ WindowSizeOption = Annotated[
         "--window-size-ms",
         min=0,
         max=MAX_TIME_MS,
-        help="How large windows are: not in the files.",
+        help="The size of windows, which is not in the files.",
         rich_help_panel=_WHAT,
     ),
 ]
@@ -86,13 +86,15 @@ SegmentIntervalOption = Annotated[
 ]
 SubtopologyOption = Annotated[
     int | None,
-    typer.Option("--subtopology", min=0, help="Whose tasks, of an application's directory.", rich_help_panel=_WHAT),
+    typer.Option(
+        "--subtopology", min=0, help="Whose tasks to read in an application's directory.", rich_help_panel=_WHAT
+    ),
 ]
 ApplicationIdOption = Annotated[
     str | None,
     typer.Option(
         "--application-id",
-        help="Of Kafka Streams, if the files do not tell.",
+        help="application.id of Kafka Streams, if the files do not say.",
         rich_help_panel=_WHAT,
         callback=application_id,
     ),
@@ -102,7 +104,7 @@ PointersOption = Annotated[
     typer.Option(
         "--pointers",
         metavar="FILE",
-        help="What `python -m statestore.spark pointers CHECKPOINT` prints; - is stdin.",
+        help="File with what `python -m statestore.spark pointers CHECKPOINT` prints; - is stdin.",
         rich_help_panel=_SPARK,
     ),
 ]
@@ -115,7 +117,10 @@ CheckpointOption = Annotated[
 WorkDirOption = Annotated[
     str | None,
     typer.Option(
-        "--work-dir", metavar="DIR", help="Has room for one shard (default: a temporary directory).", callback=not_empty
+        "--work-dir",
+        metavar="DIR",
+        help="Directory with room for one shard (default: a temporary one).",
+        callback=not_empty,
     ),
 ]
 ExpiryHeaderOption = Annotated[
@@ -123,7 +128,7 @@ ExpiryHeaderOption = Annotated[
     typer.Option(
         "--expiry-header",
         metavar="STORE[=HEADER]",
-        help=f"By which header the entries of a store expire, once for each store (default: {EXPIRY_HEADER}).",
+        help=f"The header by which entries of a store expire, once for each store (default: {EXPIRY_HEADER}).",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
@@ -131,7 +136,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for script
 
 @dataclass(frozen=True)
 class StoreGroup(OptionGroup):
-    """Which store is meant, and what the files do not tell of it."""
+    """Which store is meant, and what the files do not say about it."""
 
     store: StoreOption = None
     kind: KindOption = None
@@ -156,13 +161,13 @@ class TaskGroup(OptionGroup):
 
 @dataclass(frozen=True)
 class CommittedGroup(OptionGroup):
-    """What is committed of a state location, said in one of two ways."""
+    """What is committed of a state location, given in one of two ways."""
 
     pointers: PointersOption = None
     checkpoint: CheckpointOption = None
 
     def read(self, location: str) -> list[CommitPointer] | None:
-        """Return the commit pointers, None if nothing was said of them. Raises StatePointersError."""
+        """Return the commit pointers, None without either option. Raises StatePointersError."""
         return read_pointers(location, self.pointers, self.checkpoint)
 
     @property
@@ -181,7 +186,7 @@ def read_pointers(location: str, pointers: str | None, checkpoint: str | None) -
 def pointers_of_checkpoint(location: str, checkpoint: str, batch_id: int | None = None) -> list[CommitPointer]:
     """Return the commit pointers in a checkpoint, after the last batch or an earlier one.
 
-    Only Spark can read it, so that is done in a process of its own. Raises StatePointersError.
+    Only Spark can read it, which is done in another process. Raises StatePointersError.
     """
     _refuse_missing(location, checkpoint)
     command = [sys.executable, "-m", "statestore.spark", "pointers", checkpoint]
@@ -196,7 +201,7 @@ def pointers_of_checkpoint(location: str, checkpoint: str, batch_id: int | None 
 
 
 def _refuse_missing(location: str, checkpoint: str) -> None:
-    """Raise UnknownLayoutError or StatePointersError if one of both is not there: Spark takes long to find that out."""
+    """Raise UnknownLayoutError or StatePointersError if either is missing: Spark would take long to find out."""
     if not states_at(DurableLocation(location)):
         raise UnknownLayoutError(location, found=f"no {METADATA_NAME}")
     problem = problem_of_checkpoint(checkpoint)
@@ -205,7 +210,7 @@ def _refuse_missing(location: str, checkpoint: str) -> None:
 
 
 def expiry_headers(given: Sequence[str] | None) -> dict[str, str]:
-    """Return the header by which the entries of each store expire; exits with a usage error for one of no name."""
+    """Return the header by which the entries of each store expire; exits with a usage error for an empty name."""
     headers = {}
     for text in given or ():
         store, named, header = text.partition("=")
@@ -216,7 +221,7 @@ def expiry_headers(given: Sequence[str] | None) -> dict[str, str]:
 
 
 def state_at(path: str, committed: CommittedGroup, *groups: OptionGroup, **chosen: Any) -> State:
-    """Return the state at a path or URI with what was said of it, as `StateOptions` calls it."""
+    """Return the state at a path or URI; `chosen` are fields of `StateOptions`, beside those of the groups."""
     for group in groups:
         chosen.update(group.chosen())
     check_state_at(path, committed, **chosen)
@@ -224,7 +229,7 @@ def state_at(path: str, committed: CommittedGroup, *groups: OptionGroup, **chose
 
 
 def check_state_at(path: str, committed: CommittedGroup, **chosen: Any) -> None:
-    """Raise what is wrong with what was said of a state, as far as that is seen without Spark, before it is started."""
+    """If reading the pointers starts Spark, raise first what is wrong with the other options of a state."""
     if committed.needs_spark:
         _refuse_missing(path, str(committed.checkpoint))
         open_state(path, StateOptions(**chosen))

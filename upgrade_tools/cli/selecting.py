@@ -1,4 +1,4 @@
-"""The options that say which entries are asked for, and what they become."""
+"""The options that select entries, and what they become."""
 
 from __future__ import annotations
 
@@ -16,45 +16,47 @@ from upgrade_tools.rows.entry_encoding import bytes_in, checked_encoding
 from upgrade_tools.rows.selection import HeaderCondition, Selection
 from upgrade_tools.states.state import State
 
-_WHICH = "Which entries (all that is said must hold)"
+_WHICH = "Which entries (all conditions must hold)"
 
 KeyOption = Annotated[
-    str | None, typer.Option("--key", help="Of this key: text, 0x... in hex, or text:...", rich_help_panel=_WHICH)
+    str | None, typer.Option("--key", help="Only this key: text, 0x... in hex, or text:...", rich_help_panel=_WHICH)
 ]
 PrefixOption = Annotated[
-    str | None, typer.Option("--prefix", help="Of keys that begin so; written as --key.", rich_help_panel=_WHICH)
+    str | None, typer.Option("--prefix", help="Only keys with this prefix, written as --key.", rich_help_panel=_WHICH)
 ]
 TimeFromOption = Annotated[
     int | None,
     typer.Option(
         "--time-from",
         metavar="MS",
-        help="Not before this time: of a window its start, of a session its end, of a version from when it is valid, "
+        help="Not before this time: by the start of a window, the end of a session, the start of a version's validity, "
         "else the value's timestamp.",
         rich_help_panel=_WHICH,
     ),
 ]
 TimeToOption = Annotated[
-    int | None, typer.Option("--time-to", metavar="MS", help="Not after this time, likewise.", rich_help_panel=_WHICH)
+    int | None,
+    typer.Option("--time-to", metavar="MS", help="Not after this time, which is inclusive.", rich_help_panel=_WHICH),
 ]
 WindowStartOption = Annotated[
     int | None,
-    typer.Option("--window-start", metavar="MS", help="Windows that start just then.", rich_help_panel=_WHICH),
+    typer.Option("--window-start", metavar="MS", help="Only windows that start at this time.", rich_help_panel=_WHICH),
 ]
 VersionAtOption = Annotated[
-    int | None, typer.Option("--version-at", metavar="MS", help="Versions valid at this time.", rich_help_panel=_WHICH)
+    int | None,
+    typer.Option("--version-at", metavar="MS", help="Only versions valid at this time.", rich_help_panel=_WHICH),
 ]
 HeaderOption = Annotated[
     list[str] | None,
     typer.Option(
         "--header",
         metavar="KEY[=VALUE]",
-        help="With this header, and value, which is written as --key; may be repeated.",
+        help="Only entries with this header, and value, written as --key; may be repeated.",
         rich_help_panel=_WHICH,
     ),
 ]
 PartOption = Annotated[
-    int | None, typer.Option("--part", min=0, help="Of this partition or shard alone.", rich_help_panel=_WHICH)
+    int | None, typer.Option("--part", min=0, help="Only this partition or shard.", rich_help_panel=_WHICH)
 ]
 LimitOption = Annotated[
     int | None,
@@ -62,7 +64,7 @@ LimitOption = Annotated[
         "--limit",
         min=0,
         max=sys.maxsize,
-        help="So many entries at most; of versioned stores keys.",
+        help="At most this many entries; in versioned stores, keys.",
         rich_help_panel=_WHICH,
     ),
 ]
@@ -73,7 +75,7 @@ LiveAtOption = Annotated[
         metavar="MS",
         min=0,
         max=MAX_TIME_MS,
-        help="What has not expired at this time, by a time to live or a header (default: all that is stored).",
+        help="Only what has not expired at this time, by a time to live or a header (default: all that is stored).",
         rich_help_panel=_WHICH,
     ),
 ]
@@ -92,18 +94,18 @@ KeyAsOption = Annotated[
     typer.Option(
         "--key-as",
         metavar="ENCODING",
-        help=f"Keys, also those that are asked for, are {', '.join(STANDARD_SERDES)} (default: text where it is text).",
+        help=f"Read keys, and --key, as {', '.join(STANDARD_SERDES)} (default: text if they are text).",
         callback=encoding,
     ),
 ]
 ValueAsOption = Annotated[
-    str | None, typer.Option("--value-as", metavar="ENCODING", help="Values likewise.", callback=encoding)
+    str | None, typer.Option("--value-as", metavar="ENCODING", help="Read values likewise.", callback=encoding)
 ]
 HeadersOption = Annotated[bool, typer.Option("--headers/--no-headers", help="Show headers.")]
 
 
 def key_of(text: str | None, option: str, key_as: str | None = None) -> bytes | None:
-    """Return the bytes that an option or argument says; exits with a usage error if it says none."""
+    """Return the bytes that an option or argument stands for; exits with a usage error if it stands for none."""
     if text is None:
         return None
     try:
@@ -113,7 +115,7 @@ def key_of(text: str | None, option: str, key_as: str | None = None) -> bytes | 
 
 
 def conditions_of(headers: Sequence[str] | None) -> tuple[HeaderCondition, ...]:
-    """Return what `--header` asks for, each time that it is given."""
+    """Return the condition that each `--header` stands for."""
     found = []
     for text in headers or ():
         key, equals, value = text.partition("=")

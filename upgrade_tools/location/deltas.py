@@ -19,7 +19,7 @@ from statestore.recovery.restore.restore import delta_content
 def read_delta(file: str) -> Iterator[Delta]:
     """Hand out the delta at path or URI `file`.
 
-    Raises StateDirectoryError for a file that is no delta by its name, such as a fence, DurableFileMissingError, and
+    Raises StateDirectoryError for a file whose name is not a delta's, such as a fence, DurableFileMissingError, and
     DurableFileCorruptedError.
     """
     directory, slash, name = file.rpartition("/")
@@ -27,8 +27,8 @@ def read_delta(file: str) -> Iterator[Delta]:
     if not name.endswith(DELTA_SUFFIX):
         raise StateDirectoryError(
             location.path(name),
-            f"is no delta, whose names end in {DELTA_SUFFIX}. Fences and announcements of garbage collections, which "
-            "stand beside deltas, are JSON: read them as they are",
+            f"is not a delta, whose name ends in {DELTA_SUFFIX}. Fences and announcements of garbage collections, "
+            "which are beside deltas, are JSON: read them directly",
         )
     size_bytes = {entry.name: entry.size_bytes for entry in location.entries("")}.get(name)
     with ExitStack() as opened:
@@ -42,10 +42,10 @@ def read_delta(file: str) -> Iterator[Delta]:
 def verified_delta(
     location: DurableLocation, name: str, size_bytes: int, work_dir: str | None = None
 ) -> Iterator[Delta | None]:
-    """Hand out a delta of which all was read once, None if there is no such file.
+    """Hand out a delta whose checksums were verified, None if there is no such file.
 
-    A large one is copied to a temporary directory in `work_dir`, None being that of the machine. Raises
-    DurableFileCorruptedError, and the delta itself does not any more.
+    A large one is copied to a temporary directory in `work_dir`; None is the machine's. Raises
+    DurableFileCorruptedError here, so that reading the delta does not.
     """
     with ExitStack() as opened:
 

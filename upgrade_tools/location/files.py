@@ -1,4 +1,4 @@
-"""Which files a state location has of each shard, told by their names, and what is committed of it."""
+"""The files of each shard in a state location, by their names, and what is committed."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class ShardFiles:
     deltas: int = 0
     delta_bytes: int = 0
     versions: list[int] = field(default_factory=list)
-    """Those that the deltas make, each once, in order."""
+    """Versions that the deltas make, each once, in order."""
     snapshots: list[int] = field(default_factory=list)
-    """The versions of those that have a manifest, in order."""
+    """Versions of the snapshots that have a manifest, in order."""
     snapshot_bytes: int = 0
-    """Of all files of snapshots, also those that only later ones share."""
+    """Size of all files of snapshots, including those without a manifest."""
     pointer: CommitPointer | None = None
     """What is committed; None if that is not known."""
     retained_versions: int | None = None
-    """How many versions before the last one the query keeps, as it has recorded; None if it has not."""
+    """How many versions before the last one the query keeps; None if it has not recorded that."""
 
     @property
     def oldest_version(self) -> int:
@@ -43,7 +43,7 @@ class ShardFiles:
         return min(self.snapshots or self.versions)
 
     def describe(self) -> str:
-        """Return what there is in words."""
+        """Return a summary in words."""
         span = f"versions {self.versions[0]} to {self.versions[-1]}" if self.versions else "no versions"
         return f"shard {self.shard}: {self.deltas} deltas, {span}, {len(self.snapshots)} snapshots"
 

@@ -1,4 +1,4 @@
-"""Lists, and removes if asked to, what no retained version of a state needs."""
+"""Lists, and on request removes, the files that no retained version of a state needs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class _Collection:
         return self.location.names(delta_directory(self.pointer.shard))
 
     def _retained(self, names: list[str]) -> int:
-        """Return how many versions are retained, if the pointer may be judged by. Raises PointersOutdatedError."""
+        """Return how many versions are retained. Raises PointersOutdatedError."""
         head = head_of(self.pointer)
         fences = read_fences(self.location, names)
         found = [written for name in names if (written := parse_delta_name(name)) is not None]
@@ -93,27 +93,27 @@ class _Collection:
 
 
 def _problem_of_later_runs(head: Written, fences: list[Fence], line: Line) -> str | None:
-    """Return in words which later run has given up what made `head`, or may have; None if none has."""
+    """Return in words which later run did not continue from `head`, or may not have; None if all did."""
     later = [fence for fence in fences if fence.epoch > head.epoch]
     if not line.holds(head):
         since = next((fence for fence in reversed(line.fences) if fence.epoch > head.epoch), later[-1])
-        return f"{since.describe()} has not gone on from it"
+        return f"{since.describe()} did not continue from it"
     if any(head.epoch in (fence.epoch, fence.head_epoch) for fence in line.fences):
         return None
     for fence in later:
         if fence.from_version is None or fence.from_version < head.version:
-            return f"{fence.describe()} has not gone on from it"
-    # Fences are garbage too, once there are many: one that is gone says nothing of where its run went on from.
+            return f"{fence.describe()} did not continue from it"
+    # Old fences are removed as garbage, and with them where their runs continued from.
     if later and len({fence.epoch for fence in later}) < later[-1].epoch - head.epoch:
-        return f"it was written by run number {head.epoch}, and not all of the later runs are known any more"
+        return f"run number {head.epoch} wrote it, and the fences of some later runs are gone"
     return None
 
 
 def _problem_of_later_commits(head: Written, found: list[Written], line: Line) -> str | None:
     """Return in words what later runs have committed since; None if there is nothing.
 
-    What the same run has committed since is no reason: the query may run, and garbage is only what is older than all
-    that its own pointers, late ones too, can be restored from.
+    Later commits of the same run do not count: the query may be running, and garbage is only what none of its own
+    pointers, even old ones, needs to be restored.
     """
     later = (written for written in found if written.epoch > head.epoch and line.holds(written))
     ahead = [written for written in later if written.version > head.version + 1]

@@ -1,4 +1,4 @@
-"""The changelog offsets that the user says: each is that of a store that is made, or a mistake."""
+"""The changelog offsets that the user gives, each of which must be that of a store that is made."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from upgrade_tools.states.task import TaskState
 
 
 def application_of(plan: Plan, place: TargetPlace) -> str:
-    """Return by what name changelog topics go where the source has none."""
+    """Return the application id for changelog topics where the source has none."""
     is_task = Path() in place.tasks.values()
     return plan.request.application_id or (place.final.parent if is_task else place.final).name
 
 
 def refuse_unused_offsets(plan: Plan, places: Iterable[TargetPlace]) -> None:
-    """Raise MigrationRefusedError if an offset is said of a changelog that no store has that is made in `places`."""
+    """Raise MigrationRefusedError if an offset is given for a changelog of no store that is made in `places`."""
     said = {
         TopicPartition(topic, partition)
         for topic, offsets in plan.request.changelog_offsets.items()
@@ -35,7 +35,7 @@ def refuse_unused_offsets(plan: Plan, places: Iterable[TargetPlace]) -> None:
     known = ", ".join(sorted({changelog.topic for changelog in taken})) or "none, as in any state location"
     raise MigrationRefusedError(
         plan.state.path,
-        problem=f"no store that is migrated takes the offset of {stranger.topic}, partition {stranger.partition}; "
+        problem=f"has no store to migrate whose changelog is {stranger.topic}, partition {stranger.partition}; "
         f"their changelogs are {known}",
         remedy="leave it out of --changelog-offsets, or name the application with --application-id",
     )
@@ -45,7 +45,7 @@ def _changelogs(plan: Plan, place: TargetPlace) -> Iterator[TopicPartition]:
     otherwise = application_of(plan, place)
     for part in place.tasks:
         applications = {store.name: otherwise for store in plan.stores}
-        if isinstance(plan.state, TaskState):  # their files may tell
+        if isinstance(plan.state, TaskState):  # their files may say it
             with plan.state.open(part, plan.reading) as stores:
                 applications = {name: store.application_id or otherwise for name, store in stores.items()}
         for name, application in applications.items():

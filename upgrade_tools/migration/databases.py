@@ -1,7 +1,7 @@
-"""The databases that a store is in Kafka Streams' layout, whatever the layout that it is read from.
+"""The databases of a store in Kafka Streams' layout, read from a store of any layout.
 
-A key-value or versioned store is one database, a window or session store one for each segment, whose keys do not begin
-with the segment's id there.
+A key-value or versioned store is one database. A window or session store is one for each segment, where keys do not
+begin with the segment's id.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from upgrade_tools.migration.planning.plan import Plan, StorePlan
 from upgrade_tools.states.state import READING_INTERVAL_MS, OpenStore
 
 Entries = Callable[[bytes | None], Iterator[Pair]]
-"""Reads entries in the order of their keys, from a key on, inclusive; None is from the first."""
+"""Reads entries in the order of their keys, from a key on, inclusive; None reads from the first."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class DatabaseSource:
     place: Path
     """Relative to the task's directory."""
     name: str
-    """Of the store, or its segment, in errors."""
+    """Name of the store, or of its segment, in errors."""
     entries: Entries
     """In the format that the store gets."""
 
@@ -44,7 +44,7 @@ class DatabaseSource:
 def databases_of(plan: Plan, store_plan: StorePlan, store: OpenStore) -> list[DatabaseSource]:
     """Return the databases of a store, in the order of their times.
 
-    Raises UnknownKindError if they are named by times that the segments of the source do not tell.
+    Raises UnknownKindError if their names need times that the source's segments do not say.
     """
 
     def converted(entries: Entries) -> Entries:
@@ -55,11 +55,11 @@ def databases_of(plan: Plan, store_plan: StorePlan, store: OpenStore) -> list[Da
         whole = _from(store.bytes)
         return [DatabaseSource(database_directory(task, store_name), store_name, converted(whole))]
     _, interval_ms = store_plan.reading.retention
-    if not store.knows_segments and interval_ms == READING_INTERVAL_MS:  # nor is it said of this store alone
+    if not store.knows_segments and interval_ms == READING_INTERVAL_MS:  # nor do options say it
         raise UnknownKindError(
             plan.state.path,
-            problem=f"how long a segment of store {store_name!r} is, by which the name of its directory goes",
-            remedy="say it with --segment-interval-ms, as in the query that made it",
+            problem=f"how long segments of store {store_name!r} are, which the names of their directories need",
+            remedy="give that with --segment-interval-ms, as in the query that made them",
         )
     found = []
     for segment_id, entries in _segments(store_plan, store.bytes):
@@ -82,7 +82,7 @@ def _from(store: ByteStore) -> Entries:
 
 
 def _within(store: ByteStore, segment_id: int) -> Entries:
-    """Return the entries of a segment that stands among others in one family."""
+    """Return the entries of a segment that shares a family with others."""
     prefix = segment_prefix(segment_id)
 
     def entries(start: bytes | None) -> Iterator[Pair]:

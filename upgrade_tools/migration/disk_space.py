@@ -1,4 +1,4 @@
-"""How much room a migration takes, and how much there is: without enough, it is refused before it writes."""
+"""How much room a migration needs, and how much there is: without enough, it is refused before it writes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from upgrade_tools.migration.targets import local_path
 from upgrade_tools.states.task import TaskState, size_of
 
 ENTRY_OVERHEAD_BYTES: Final = 16
-"""About what a table takes for an entry beside its key and value, with index and bloom filter."""
+"""Approximate overhead of an entry in a table, with index and bloom filter."""
 DATABASE_BYTES: Final = 256 << 10
-"""About what a database takes that has no entries."""
+"""Approximate size of an empty database."""
 _GROWTH: Final = 1.5
-"""By how much a state of small values at most gets larger: each gets a timestamp and the number of its headers."""
+"""At most how much a state of small values grows: each gets a timestamp and the number of its headers."""
 
 
 def refuse_without_room(plan: Plan, needed_bytes: int) -> None:
@@ -37,9 +37,9 @@ def has_room(plan: Plan, needed_bytes: int) -> bool:
 
 
 def estimated_bytes(plan: Plan, parts: Iterable[int]) -> int:
-    """Return about the room that these parts take, by the size of their files alone; 0 if that does not tell.
+    """Return about the room that these parts need, by the size of their files; 0 if stores share files.
 
-    It tells where stores have files of their own. Of anything else only a dry run knows it.
+    Then only a dry run can say it.
     """
     if not isinstance(plan.state, TaskState):
         return 0
@@ -52,24 +52,24 @@ def estimated_bytes(plan: Plan, parts: Iterable[int]) -> int:
 
 
 def held_bytes(directories: Iterable[Path]) -> int:
-    """Return the room that what was begun takes already: files of its own, as links to others take none."""
+    """Return the room that unfinished directories take already; hard links take none."""
     found = 0
     for directory in directories:
         for parent, _, names in os.walk(directory):
             for name in names:
-                with suppress(FileNotFoundError):  # another run may be at work there, and a dry run keeps out nobody
+                with suppress(FileNotFoundError):  # a dry run takes no lock, so another run may be at work
                     status = os.stat(os.path.join(parent, name))
                     found += status.st_size if status.st_nlink == 1 else 0
     return found
 
 
 def free_bytes(plan: Plan) -> int | None:
-    """Return the room that there is where the target will be, None if it is not on a disk of this machine."""
+    """Return the free room on the target's disk, None if it is not on this machine."""
     disk = _disk_of(plan)
     return None if disk is None else shutil.disk_usage(disk).free
 
 
 def _disk_of(plan: Plan) -> Path | None:
-    """Return a directory that is there, on the disk of the target."""
+    """Return an existing directory on the disk of the target."""
     path = local_path(plan.request.target or plan.state.path)
     return None if path is None else next(parent for parent in (path, *path.parents) if parent.is_dir())

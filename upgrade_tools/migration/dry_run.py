@@ -32,7 +32,7 @@ _TOLD_EVERY: Final = 10_000
 
 
 def dry_run(plan: Plan, on_progress: OnProgress | None = None) -> MigrationReport:
-    """Return what would be done. Raises what the migration would raise before it writes, and for what it reads."""
+    """Return what would be done. Raises what the migration would raise before it writes, and while it reads."""
     started_s = time.monotonic()
     metadata = metadata_of(plan) if plan.layout is TargetLayout.LOCATION else None
     places = [] if metadata is not None else places_of(plan)
@@ -86,7 +86,7 @@ def _refuse_occupied_places(plan: Plan, places: Iterable[TargetPlace]) -> None:
 
 
 def _unfinished_bytes(plan: Plan, places: Iterable[TargetPlace]) -> int:
-    """Return the room that an earlier run of the same command has taken: it goes on with that, or clears it away."""
+    """Return the room that an earlier run of the same command takes, which this run reuses or clears."""
     if plan.layout is TargetLayout.LOCATION:
         location = local_path(plan.request.target or "")
         return 0 if location is None else held_bytes([location])

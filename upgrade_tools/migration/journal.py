@@ -1,11 +1,11 @@
-"""`statestore.migration.json` in a task's directory that is being made: what is done of it.
+"""`statestore.migration.json` in a task's directory that is being made: how far it is.
 
     {"format": 1, "request": str, "source": str, "databases": {store: {place: entries, ...}, ...},
      "verified": bool}
 
-`request` says which migration it is, and `source` what the source's files were when it began: what was made of others
+`request` identifies the migration, and `source` the source's files when it began: if they have changed, what was made
 does not count. `databases` are those that are written and verified, with the entries of each. The file moves along when
-the directory is put in its place, and goes last: so of two directories the new one is the one that has it.
+the directory is put in its place, and is removed last: so of two directories the new one is the one that has it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LIMIT_BYTES: Final = 64 << 20
 
 @dataclass
 class TaskJournal:
-    """How far the making of one task's directory is."""
+    """How far one task's directory is."""
 
     request: str
     source: str
@@ -75,11 +75,11 @@ def read_journal(directory: Path) -> TaskJournal | None:
 
 
 def is_vacant(directory: Path) -> bool:
-    """Return whether there is nothing in a directory that has no journal, but one that was being written."""
+    """Return whether a directory without a journal has nothing but an unfinished one."""
     return not directory.exists() or all(entry.name == _UNFINISHED for entry in directory.iterdir())
 
 
 def forget_journal(directory: Path) -> None:
-    """Remove the journal: the directory is what it was made for."""
+    """Remove the journal, as the directory is in its place."""
     for name in (_UNFINISHED, JOURNAL_FILE):
         (directory / name).unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """Keeps applications away from a directory while it is migrated.
 
 RocksDB and Kafka Streams lock their directories with POSIX locks on a file, and refuse to start if they can't. We hold
-a shared one: it keeps both out, and lets us read. It is of the kind that belongs to an open file, as Linux and macOS
-have it: a plain one would be given back as soon as any part of this process closes the same file.
+a shared lock: it keeps both out, and lets us read. It belongs to an open file, as Linux and macOS offer it: a plain one
+would be released as soon as any code in this process closes the same file.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _FLOCKS: Final[dict[str, Callable[[int], bytes]]] = {
     "linux": lambda kind: struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0),
     "darwin": lambda kind: struct.pack("qqihh", 0, 0, 0, kind, os.SEEK_SET),
 }
-"""`struct flock` on 64 bits for a lock of a whole file: type, whence, start, length, process; macOS has them turned."""
+"""`struct flock` on 64 bits for a lock of a whole file: type, whence, start, length, process; reversed on macOS."""
 _SET_LOCK: Final = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform in _FLOCKS else None
 _ALONE: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
 _HELD_ELSEWHERE: Final = (BlockingIOError, PermissionError)
-"""EAGAIN and EACCES: POSIX lets systems say either of a lock that is held."""
+"""EAGAIN and EACCES: POSIX allows either for a lock that is held."""
 
 
 @contextmanager
 def exclude_applications(tasks: Iterable[Path], *, create: bool) -> Iterator[None]:
-    """Hold the locks of these tasks' application and databases for the duration, as far as their files are there.
+    """Hold the existing lock files of these tasks' application and databases for the duration.
 
-    With `create`, that of the application is there meanwhile even if it is missing. Raises DirectoryInUseError if
-    somebody else has one of them, and DirectoryNotAccessibleError.
+    With `create`, a missing one of the application is created meanwhile. Raises DirectoryInUseError if one is held by
+    another process, and DirectoryNotAccessibleError.
     """
     with ExitStack() as held:
         directories = list(tasks)
@@ -56,13 +56,13 @@ def lock_workspace(workspace: Path) -> Iterator[None]:
     path = workspace.with_name(f"{workspace.name}.lock")
     with ExitStack() as held:
         _lock_file(path, workspace, held, os.O_RDWR | os.O_CREAT, lambda file: fcntl.flock(file, _ALONE))
-        held.callback(path.unlink, missing_ok=True)  # while it is still held, so that it is nobody else's
+        held.callback(path.unlink, missing_ok=True)  # while it is held, so that no other process holds it
         yield
 
 
 @contextmanager
 def lock_location(location: Path) -> Iterator[None]:
-    """Hold a directory itself for the duration, which is made if it is not there: it gets no file that is not its own.
+    """Hold a lock on a directory itself for the duration, creating it if missing; it gets no lock file.
 
     Raises DirectoryInUseError if another migration does, and DirectoryNotAccessibleError.
     """
@@ -75,7 +75,7 @@ def lock_location(location: Path) -> Iterator[None]:
 
 def _hold_lock(lock: Path, where: Path, held: ExitStack, *, create: bool) -> None:
     if _SET_LOCK is None:
-        refuse_if_in_use(lock, where)  # an operating system without such locks: asked once is all there is
+        refuse_if_in_use(lock, where)  # without such locks, only the present state can be checked
         return
     is_new = create and not lock.exists()
     descriptor = _lock_file(
@@ -88,7 +88,7 @@ def _hold_lock(lock: Path, where: Path, held: ExitStack, *, create: bool) -> Non
 def _lock_file(path: Path, where: Path, held: ExitStack, flags: int, take: Callable[[int], None]) -> int | None:
     """Return the descriptor of a file that is at `path` and that `take` has locked, None if there is no such file.
 
-    Who has a lock may remove its file. So another one may have come into its place once the lock of the first is free.
+    The holder of a lock may remove its file, so another file may be in its place by the time that the lock is free.
     """
     while True:
         try:
@@ -109,7 +109,7 @@ def _lock_file(path: Path, where: Path, held: ExitStack, flags: int, take: Calla
 
 
 def _set_lock(descriptor: int, kind: int) -> None:
-    assert _SET_LOCK is not None  # who has none does not come here
+    assert _SET_LOCK is not None  # `_hold_lock` returns early without it
     fcntl.fcntl(descriptor, _SET_LOCK, _FLOCKS[sys.platform](kind))
 
 
@@ -121,7 +121,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _remove_if_alone(lock: Path, descriptor: int) -> None:
-    """Remove a lock file that was made here, while it is held; leave it if another migration relies on it by now."""
+    """Remove a lock file that was made here, while it is held; leave it if another migration holds it by now."""
     with suppress(*_HELD_ELSEWHERE):
         _set_lock(descriptor, fcntl.F_WRLCK)
         lock.unlink(missing_ok=True)

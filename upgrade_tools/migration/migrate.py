@@ -1,4 +1,4 @@
-"""Migration as a whole: planned, and then done or only tried."""
+"""Migration as a whole: planned, and then done or tried without writing."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from upgrade_tools.states.state import Layout, StateOptions
 def migrate(request: MigrationRequest, on_progress: OnProgress | None = None) -> MigrationReport:
     """Migrate a state as `request` says, or only find out what that would do; return what was done.
 
-    The source is not changed, and if it is to be replaced, not before what replaces it was read back, compared with it
-    entry by entry and is on the disk. If the process is killed, the same request goes on. Raises MigrationRefusedError
-    for what is no migration, TargetNotEmptyError, NoRoomError, MigrationCheckError, StateCheckError, and what reading
-    the source raises: StateDirectoryError, StoreError, RecoveryError, FormatError.
+    The source is not changed; in place, it is replaced only once the new directory was read back, compared with it
+    entry by entry and synced to disk. If the process is killed, the same request continues. Raises
+    MigrationRefusedError for what is not possible, TargetNotEmptyError, NoRoomError, MigrationCheckError,
+    StateCheckError, and what reading the source raises: StateDirectoryError, StoreError, RecoveryError, FormatError.
     """
     with accessible(request.source):
         if request.target is None and not request.dry_run:
@@ -39,7 +39,7 @@ def migrate(request: MigrationRequest, on_progress: OnProgress | None = None) ->
 
 
 def downgrade(request: MigrationRequest, on_progress: OnProgress | None = None) -> MigrationReport:
-    """Rebuild stores in an older format, in a new directory or location, from what their changelog records say.
+    """Rebuild stores in an older format, in a new directory or location, as their changelog records would.
 
     What the older format has no room for is lost there: headers, and of plain stores timestamps. Kafka Streams refuses
     to open a store in an older format for that reason, and has it rebuilt from its changelog. Never done in place, so
@@ -48,14 +48,14 @@ def downgrade(request: MigrationRequest, on_progress: OnProgress | None = None) 
     if request.target is None or request.to in (None, TargetFormat.HEADERS):
         raise MigrationRefusedError(
             request.source,
-            problem="is not downgraded in place, nor to headers",
+            problem="can't be downgraded in place, or to headers",
             remedy="name a TARGET, which is an empty directory or location, and --to timestamped or plain",
         )
     return migrate(replace(request, downgrade=True), on_progress)
 
 
 def finish_upgrade(request: MigrationRequest, on_progress: OnProgress | None = None) -> MigrationReport:
-    """Move in place what a lazy upgrade has left in the families of older formats of Kafka Streams' directories.
+    """Convert in place what a lazy upgrade has left in families of older formats of Kafka Streams' directories.
 
     Raises MigrationRefusedError for other layouts, and what `migrate` raises.
     """
@@ -66,9 +66,9 @@ def finish_upgrade(request: MigrationRequest, on_progress: OnProgress | None = N
     if state.layout is Layout.LOCATION:
         raise MigrationRefusedError(
             state.path,
-            problem="is a state location, whose files are never changed: a query converts what is older as it restores "
-            "a shard, and its next snapshot has the new format alone",
-            remedy="to have no older file at all, run `migrate LOCATION NEW_LOCATION` while the query is stopped",
+            problem="is a state location, whose files are never changed: a query converts older entries as it restores "
+            "a shard, and its next snapshot has only the new format",
+            remedy="to be rid of all older files, run `migrate LOCATION NEW_LOCATION` while the query is stopped",
         )
     if state.layout is Layout.LOCAL_COPY:
         raise MigrationRefusedError(

@@ -1,9 +1,9 @@
-"""Where the tasks of a migration are made, and how they get where they belong: whole, in one step each.
+"""Where the tasks of a migration are made, and how they are put in their places: whole, in one step each.
 
     FINAL.migrating           what is being made, until all of it is verified and on the disk
     FINAL.before-migration    what was there before, of a migration in place
 
-Kafka Streams does not look at entries with such names beside a task's directory.
+Kafka Streams ignores entries with such names beside a task's directory.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class TargetPlace:
 
     final: Path
     tasks: Mapping[int, Path]
-    """Of each part its task's directory, relative to `final`; `Path()` is that itself."""
+    """By part, its task's directory relative to `final`; `Path()` is `final` itself."""
     replaces: bool
-    """Whether there is something already that it takes the place of."""
+    """Whether it replaces an existing directory."""
 
     @property
     def workspace(self) -> Path:
@@ -43,22 +43,22 @@ class TargetPlace:
 
     @property
     def backup(self) -> Path:
-        """Where what was there before is, afterwards."""
+        """Where the replaced directory is kept."""
         return self.final.with_name(f"{self.final.name}{_BACKUP}")
 
     def published(self, request: str) -> list[TaskJournal] | None:
-        """Return the journals that its tasks still have, if the same command has put it in its place, and was cut off.
+        """Return the journals that its tasks still have, if the same command has put it in its place and was cut off.
 
-        What has one there is whole: it is put there with all its journals, and not before all of it is verified.
+        A journal there proves that it is whole: it is put there with its journals, after all of it was verified.
         """
         journals = [read_journal(self.final / task) for task in self.tasks.values()]
         found = [journal for journal in journals if journal is not None and journal.request == request]
         return found or None
 
     def finish_earlier_run(self, request: str, *, discard_backup: bool) -> list[TaskJournal] | None:
-        """End what an earlier run was cut off in after it had put this in its place.
+        """Finish an earlier run that was cut off after it had put this in its place.
 
-        Return the journals of its tasks if that was the same command, None if there is something left to do.
+        Return the journals of its tasks if that was the same command, None if there is still something to do.
         """
         published = self.published(request)
         if published is not None:
@@ -68,17 +68,17 @@ class TargetPlace:
         return published
 
     def refuse_if_occupied(self, *, discard_backup: bool) -> None:
-        """Raise MigrationRefusedError if it has no place to go to."""
+        """Raise MigrationRefusedError if its place, or that of its backup, is taken."""
         if self.replaces:
             if self.backup.exists() and not discard_backup:
                 raise MigrationRefusedError(
                     str(self.final),
-                    problem=f"has been migrated before, and {self.backup.name} is what it was before that",
-                    remedy="remove that if it is no longer needed, or have it removed with --discard-backup",
+                    problem=f"has been migrated before, and {self.backup.name} is its backup",
+                    remedy="remove the backup if you do not need it, or let --discard-backup remove it",
                 )
         elif self.final.exists() and (not self.final.is_dir() or any(self.final.iterdir())):
             raise MigrationRefusedError(
-                str(self.final), problem="is there already", remedy="name a TARGET that is not there, or is empty"
+                str(self.final), problem="exists already", remedy="name a TARGET that does not exist, or is empty"
             )
 
     def publish(self, *, discard_backup: bool) -> None:
@@ -88,7 +88,7 @@ class TargetPlace:
                 if discard_backup and self.backup.exists():
                     shutil.rmtree(self.backup)
                 if not exchange(self.workspace, self.final):
-                    # Not in one step here: if this is cut off, the next run goes on with the second one.
+                    # Two steps: if this is cut off, the next run does the second.
                     os.rename(self.final, self.backup)
                     os.rename(self.workspace, self.final)
             else:
@@ -97,7 +97,7 @@ class TargetPlace:
         self.tidy(discard_backup=discard_backup)
 
     def tidy(self, *, discard_backup: bool) -> None:
-        """Do what is left when it is in its place: name the backup so, and forget the journals."""
+        """Clean up once it is in its place: name the backup, and remove the journals."""
         with write_errors(self.final):
             if self.replaces and self.workspace.exists():
                 if self.backup.exists():
@@ -114,7 +114,7 @@ def places_of(plan: Plan) -> list[TargetPlace]:
     """Return what a migration to Kafka Streams' layout makes."""
     state, target = plan.state, plan.request.target
     if target is None:
-        assert isinstance(state, TaskState)  # the plan lets only those be migrated in place
+        assert isinstance(state, TaskState)  # the plan refuses others in place
         tasks = {part: state.task_directory(part).resolve() for part in state.parts}
         return [TargetPlace(task, {part: Path()}, replaces=True) for part, task in tasks.items()]
     final = Path(os.path.abspath(target))
@@ -128,14 +128,14 @@ def places_of(plan: Plan) -> list[TargetPlace]:
 
 
 def finish_renames(source: str) -> None:
-    """Go on with a migration in place that was cut off between its two last renames: nothing is in its place then."""
+    """Finish a migration in place that was cut off between its two last renames, with nothing in its place."""
     path = Path(source).resolve()
     beside = [path.with_name(f"{path.name}{_MIGRATING}")]
     for workspace in [*beside, *(path.glob(f"*{_MIGRATING}") if path.is_dir() else ())]:
         final = workspace.with_name(workspace.name.removesuffix(_MIGRATING))
         if final.exists() or read_journal(workspace) is None:
             continue
-        with lock_workspace(workspace):  # else it is not cut off, but just doing that
+        with lock_workspace(workspace):  # else a run is doing that right now
             journal = None if final.exists() else read_journal(workspace)
             if journal is not None and journal.verified and final.with_name(f"{final.name}{_BACKUP}").exists():
                 with write_errors(final):

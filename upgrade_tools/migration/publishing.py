@@ -1,4 +1,4 @@
-"""Puts what was made where it belongs, at once: it is either there whole, or what was there before is."""
+"""Puts what was made in its place in one step: there is either all of it, or what was there before."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _NOT_SUPPORTED: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 
 @contextmanager
 def write_errors(where: Path) -> Iterator[None]:
-    """Turn what the operating system, or RocksDB for it, says of writing to `where` into errors of a tool.
+    """Turn errors of the operating system, or of RocksDB, from writing to `where` into errors of a tool.
 
-    Raises NoRoomError, which leaves what is there to go on with, and DirectoryNotAccessibleError.
+    Raises NoRoomError, after which the same command can continue, and DirectoryNotAccessibleError.
     """
     try:
         yield
@@ -41,12 +41,12 @@ def write_errors(where: Path) -> Iterator[None]:
 
 
 def _free_bytes(where: Path) -> int:
-    """Return the room on the disk of a path, of which only a parent may be there."""
+    """Return the free room on the disk of a path, which need not exist."""
     return shutil.disk_usage(next(path for path in (where, *where.parents) if path.is_dir())).free
 
 
 def sync_tree(directory: Path) -> None:
-    """Have on the disk all files and directories below `directory`, and itself."""
+    """Sync `directory`, and all files and directories below it, to disk."""
     for parent, _, files in os.walk(directory, topdown=False):
         for name in files:
             _sync(os.path.join(parent, name))
@@ -54,7 +54,7 @@ def sync_tree(directory: Path) -> None:
 
 
 def sync_entry(path: Path) -> None:
-    """Have on the disk that `path` is there, or is not."""
+    """Sync to disk that `path` exists, or does not."""
     _sync(os.fspath(path.parent))
 
 
@@ -73,9 +73,9 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def link_tree(source: Path, target: Path) -> None:
-    """Make `target` a copy of `source`, for databases that go their own ways from there.
+    """Make `target` an independent copy of the databases in `source`.
 
-    RocksDB never changes a table, so those are links where the filesystem has them.
+    RocksDB never changes a table, so tables are hard links where the filesystem has them.
     """
     shutil.copytree(source, target, copy_function=_link_table, dirs_exist_ok=True)
 

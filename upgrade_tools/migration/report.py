@@ -1,4 +1,4 @@
-"""What a migration says of itself: how far it is, and what it has done."""
+"""Progress and result of a migration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statestore.bytestore.kinds.store_spec import StoreType
 
 OnProgress = Callable[[int, int], None]
-"""Is told how many steps are done, and of how many; an entry is written in one step, and read back in another."""
+"""Is told how many steps are done, and of how many; writing and reading back an entry are a step each."""
 
 
 class StepMeter:
@@ -20,7 +20,7 @@ class StepMeter:
         self._on_progress = on_progress
 
     def begin_part(self, steps: int) -> None:
-        """Begin a part of about so many steps: those that follow are taken to be as large."""
+        """Begin a part of about this many steps; later parts are assumed to be as large."""
         self._total = self._done + steps * self._parts
         self._parts -= 1
 
@@ -33,12 +33,12 @@ class StepMeter:
 
 @dataclass
 class Tallies:
-    """How many entries there are of each store, and of how many bytes where that was counted."""
+    """The number of entries of each store, and their size where that was counted."""
 
     entries: dict[str, int] = field(default_factory=dict)
     size_bytes: dict[str, int] = field(default_factory=dict)
     expired: int = 0
-    """How many entries were left behind, of all stores."""
+    """How many expired entries were left behind, in all stores."""
 
     @property
     def notes(self) -> list[str]:
@@ -82,21 +82,21 @@ class MigrationReport:
     layout: str
     stores: tuple[StoreMigration, ...]
     left_out: tuple[str, ...]
-    """Stores that were not asked for: in place they stay as they are, a copy has them not."""
+    """Stores that were not asked for: in place they are not changed, a copy does not have them."""
     parts: tuple[int, ...]
-    """The tasks or shards that were migrated; those that had nothing to be moved are not among them."""
+    """The tasks or shards that were migrated, without those that had nothing to convert."""
     elapsed_s: float
     dry_run: bool = False
     size_bytes: int | None = None
-    """Of all keys and values; only a dry run counts them."""
+    """Size of all keys and values; only a dry run counts it."""
     needed_bytes: int | None = None
-    """About the room that the target takes."""
+    """About the room that the target needs."""
     free_bytes: int | None = None
-    """The room that there is; None if nobody can say, as of an object store."""
+    """The free room; None if that is unknown, as of an object store."""
     state_id: str | None = None
     """The identity of a new state location."""
     backups: tuple[str, ...] = ()
-    """What was there before, after a migration in place."""
+    """After a migration in place, the directories that were replaced."""
     notes: tuple[str, ...] = ()
     """What the user should know, one sentence each."""
 

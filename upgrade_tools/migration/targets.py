@@ -1,4 +1,4 @@
-"""Where a migration writes to, and that it is no place that it reads from."""
+"""Where a migration writes, which must not be where it reads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def local_path(place: str) -> Path | None:
 
 
 def refuse_overlap(plan: Plan) -> None:
-    """Raise MigrationRefusedError if what is made would be the source, in it, or around it."""
+    """Raise MigrationRefusedError if a target is the source, is in it, or contains it."""
     if plan.request.target is None:
         return
     state = plan.state
@@ -35,7 +35,7 @@ def refuse_overlap(plan: Plan) -> None:
             if _overlap(_root_and_path(target), _root_and_path(source)):
                 raise MigrationRefusedError(
                     target,
-                    problem=f"is the source {source}, in it, or around it",
+                    problem=f"is the source {source}, is in it, or contains it",
                     remedy="name a TARGET that has nothing in common with the source",
                 )
 
@@ -44,7 +44,7 @@ def _root_and_path(place: str) -> tuple[str, PurePath]:
     path = local_path(place)
     if path is not None:
         return "", path
-    parts = urlsplit(str(DurableLocation(place)))  # without secrets, which may be there or not
+    parts = urlsplit(str(DurableLocation(place)))  # without secrets, which either may lack
     return f"{parts.scheme}://{parts.netloc}", PurePosixPath("/", parts.path.strip("/"))
 
 

@@ -1,7 +1,7 @@
-"""Makes one task's directory of Kafka Streams: each database filled in key order, read back, compared, noted.
+"""Makes one task's directory of Kafka Streams: fills each database in key order, reads it back, compares, and notes it.
 
-What was cut off goes on: databases that the journal has are not done again, and one that was being filled goes on after
-the last key that is in it, since entries are written in the order of their keys.
+A run that was cut off continues: databases in the journal are not made again, and a partly filled one continues after
+its last key, since entries are written in the order of their keys.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TOLD_EVERY: Final = 10_000
 
 @dataclass(frozen=True)
 class StoreOffsets:
-    """What the databases of a store say of it beside its entries."""
+    """What the databases of a store record beside its entries."""
 
     application_id: str
     partition: int
@@ -65,7 +65,7 @@ class StoreOffsets:
 
 
 class TaskBuild:
-    """The task of a partition, made in `directory`, which is nobody else's meanwhile."""
+    """Makes the task of a partition in `directory`, which no other process uses meanwhile."""
 
     def __init__(self, plan: Plan, partition: int, directory: Path, journal: TaskJournal, meter: StepMeter) -> None:
         self._plan = plan
@@ -75,7 +75,7 @@ class TaskBuild:
         self._meter = meter
 
     def build(self, plan: StorePlan, store: OpenStore, application_id: str, tallies: Tallies) -> None:
-        """Make the databases of a store, those that are not made yet.
+        """Make the databases of a store that are not made yet.
 
         Raises MigrationCheckError, StoreError, UnknownKindError.
         """
@@ -118,7 +118,9 @@ class TaskBuild:
             last = fill.last_key
             left = source.entries(last)
             if last is not None and next(left, (None,))[0] != last:
-                raise MigrationCheckError(self._plan.state.path, database=source.name, problem="a key too many")
+                raise MigrationCheckError(
+                    self._plan.state.path, database=source.name, problem="it has a key that the source does not have"
+                )
             fill.put_all(left, self._meter.advance)
             database.family(OFFSETS_FAMILY).write(offsets)
         finally:
@@ -129,7 +131,7 @@ class TaskBuild:
         return self._verify(source, path, family, offsets)
 
     def _verify(self, source: DatabaseSource, path: Path, family: str, offsets: list[Pair]) -> int:
-        """Compare a database, as it is on the disk, with what it was made from; return how many entries it has."""
+        """Compare a database on disk with what it was made from; return how many entries it has."""
         database = RocksDBDatabase(str(path), [], compacting=False)
         try:
             if list(database.family(OFFSETS_FAMILY).range(None, None)) != offsets:
@@ -139,7 +141,7 @@ class TaskBuild:
             database.close()
 
     def _compare(self, source: DatabaseSource, expected: Iterator[Pair], found: Iterator[Pair]) -> int:
-        """Compare all entries, one by one: their values may be large."""
+        """Compare all entries one by one, as values may be large; return how many there are."""
         entries = told = 0
         for one, other in zip_longest(expected, found):
             if one != other:
@@ -153,7 +155,7 @@ class TaskBuild:
 
 
 def _sync_database(path: Path) -> None:
-    """Have a database on the disk, and that it is there: the journal must not know more than the disk."""
+    """Sync a database and its directory entries to disk, before the journal records it."""
     sync_tree(path)
     sync_entry(path)
     sync_entry(path.parent)
@@ -164,4 +166,4 @@ def _difference(expected: Pair | None, found: Pair | None) -> str:
         return f"the value of 0x{expected[0].hex()} differs"
     should = "no entry" if expected is None else f"the entry 0x{expected[0].hex()}"
     does = "none" if found is None else f"0x{found[0].hex()}"
-    return f"{should} should come, and {does} does"
+    return f"expected {should}, found {does}"

@@ -1,4 +1,4 @@
-"""Migration to a state location: part n becomes shard n, each filled, read back as a query would, and noted."""
+"""Migration to a state location: part n becomes shard n, each filled, read back as a query would, and recorded."""
 
 from __future__ import annotations
 
@@ -101,34 +101,36 @@ def metadata_of(plan: Plan) -> StateMetadata:
                 problem=f"has {state.metadata.shards} shards, and a migration keeps them",
                 remedy="leave out --shards, or use the command rescale",
             )
-        # Of a location that a tool has made, the first query says the rest; Spark's state is empty then.
+        # The first query on a location that a tool made records the rest.
         return replace(state.metadata, state_id=new_state_id(), stores=specs, topology=(), initial_state=True)
     shards = max(state.parts) + 1 if request.shards is None else request.shards
     refuse_too_many_shards(shards)
     missing = sorted(set(range(shards)) - set(state.parts))
     if max(state.parts) >= shards:
         raise MigrationRefusedError(
-            state.path, problem=f"has partition {max(state.parts)}", remedy="say with --shards how many there are"
+            state.path,
+            problem=f"has a partition {max(state.parts)}, but --shards says {shards}",
+            remedy="give with --shards how many partitions there are",
         )
     if missing and not request.missing_are_empty:
         raise MigrationRefusedError(
             state.path,
-            problem=f"has {sorted(state.parts)} of the partitions 0 to {shards - 1}",
-            remedy=f"bring the others, {missing}, from where the application's other instances have them; or, if they "
-            "hold nothing, say --missing-are-empty",
+            problem=f"has only {sorted(state.parts)} of the partitions 0 to {shards - 1}",
+            remedy=f"bring the others, {missing}, from the application's other instances; or, if they have no state, "
+            "give --missing-are-empty",
         )
     return metadata_of_stores(specs, shards, request.shard_by)
 
 
 def location_request(plan: Plan, metadata: StateMetadata) -> str:
-    """Return what is the same for the same command and a source that is as it was."""
+    """Return a digest that stays the same for the same command and an unchanged source."""
     parts = [source_fingerprint(plan, part) for part in plan.state.parts]
-    # Which shard a key belongs to was proved for this number of shards.
+    # The placement of keys was checked for this number of shards.
     return digest("".join([request_fingerprint(plan), f"{metadata.shards} shards", *parts]).encode())
 
 
 def _claim(plan: Plan, metadata: StateMetadata, location: DurableLocation) -> NewState:
-    """Take an empty location, or go on with what an earlier run has left in it."""
+    """Claim an empty location, or continue what an earlier run has left in it."""
     request, work_dir = location_request(plan, metadata), plan.request.work_dir
     begun = NewState.resume(location, metadata, request, work_dir=work_dir)
     if begun is not None:
@@ -176,22 +178,22 @@ class _PartFilling:
 def placed_writes(
     plan: Plan, metadata: StateMetadata, shard: int, store_plan: StorePlan, store: OpenStore, tallies: Tallies
 ) -> Iterator[list[LogicalWrite]]:
-    """Yield the writes that make a store of a shard, as they will be read there, and count them in `tallies`.
+    """Yield the converted writes that make a store of a shard, and count them in `tallies`.
 
     Raises MigrationRefusedError if one does not belong to the shard.
     """
     placement = Placement(metadata, metadata.shards, {})
     for writes in live_writes(store, store_plan.written, tallies.add_expired):
         try:
-            if isinstance(plan.state, TaskState):  # anything else was a shard before, and is the same one
+            if isinstance(plan.state, TaskState):  # other sources have shards, which stay the same
                 placement.check_new(store_plan.reading, shard, writes)
         except KeyPlacementError as cause:
             raise MigrationRefusedError(
                 plan.state.path,
-                problem=f"store {store_plan.name!r} has the key 0x{cause.key} in partition {shard}, and records with "
-                f"it would go to shard {cause.expected_shard}, so its keys are not those of records, or these were not "
-                "placed by Kafka's own partitioner",
-                remedy='say --shard-by partition, and start the query with shard_by="partition"',
+                problem=f"has the key 0x{cause.key} of store {store_plan.name!r} in partition {shard}, but records "
+                f"with this key go to shard {cause.expected_shard}, so the store is not keyed like its records, or a "
+                "custom partitioner has placed them",
+                remedy='give --shard-by partition, and start the query with shard_by="partition"',
             ) from cause
         converted = converted_writes(store_plan, writes, plan.request.timestamp_ms)
         tallies.add(store_plan.name, len(converted), sum(key_and_value_sizes(converted)))
@@ -200,7 +202,7 @@ def placed_writes(
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Have Python not look for cycles among millions of tuples that have none: that takes half of the time."""
+    """Pause Python's garbage collector, which would take half of the time on millions of tuples without cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

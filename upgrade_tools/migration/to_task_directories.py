@@ -1,4 +1,4 @@
-"""Migration to Kafka Streams' layout: all is made beside its place and verified, and only then put there."""
+"""Migration to Kafka Streams' layout: all is made and verified beside its place, and only then put there."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ _CAN_NOT_GO_ON: Final = (
     UnknownEntryError,
     UnknownKindError,
 )
-"""What would end the same command again. After anything else, as a disk that is full, it goes on with what is there."""
+"""Errors that the same command would end with again. After others, such as a full disk, it can continue."""
 
 
 def migrate_to_task_directories(plan: Plan, on_progress: OnProgress | None = None) -> MigrationReport:
-    """Make the task directories that `plan` says, and put them in their place.
+    """Make the task directories of a plan, and put them in their places.
 
     Raises MigrationRefusedError, MigrationCheckError, NoRoomError, DirectoryInUseError, and what reading the source
-    raises. Unless it returns, what was in their place is as it was, or is replaced as a whole.
+    raises. Unless it returns, what was in a place is unchanged, or replaced as a whole.
     """
     started_s = time.monotonic()
     migration = _Migration(plan, request_fingerprint(plan), on_progress)
@@ -127,7 +127,7 @@ class _Migration:
         }
         needed = {part: size_bytes for part, size_bytes in needed_bytes.items() if size_bytes > 0}
         if self.plan.in_place and not has_room(self.plan, sum(needed.values())):
-            # Only then: it costs an opening to know which tasks have nothing left to do.
+            # Only then, as tasks must be opened to see whether they need an upgrade.
             needed = {part: size_bytes for part, size_bytes in needed.items() if self._needs_upgrade(part)}
         refuse_without_room(self.plan, sum(needed.values()))
 
@@ -183,7 +183,7 @@ class _Migration:
         return True
 
     def _unfinished_journal(self, directory: Path, source: str) -> TaskJournal | None:
-        """Return the journal of what an earlier run has made of this, None if nothing is there that counts."""
+        """Return the journal of an earlier run that can be continued, None if there is none."""
         journal = read_journal(directory)
         if journal is None:
             if not is_vacant(directory):
@@ -200,7 +200,7 @@ class _Migration:
         return journal if journal.source == source else None
 
     def _discard(self, place: TargetPlace) -> None:
-        """Remove what this migration has made of what can't be migrated."""
+        """Remove what this migration has made, as it can't be finished."""
         for task in place.tasks.values():
             journal = read_journal(place.workspace / task)
             if journal is not None and journal.request == self.request:
@@ -232,7 +232,7 @@ class _Migration:
 
 
 def needs_upgrade(plan: Plan, stores: Mapping[str, OpenStore]) -> bool:
-    """Return whether one of these stores is, or has entries, in an older format than it is to get."""
+    """Return whether a store, or some of its entries, are in an older format than the target's."""
     if any(store.kind is not store.migrated for store in plan.stores):
         return True
     upgrades = (upgradable(store.bytes) for store in stores.values())
@@ -240,10 +240,10 @@ def needs_upgrade(plan: Plan, stores: Mapping[str, OpenStore]) -> bool:
 
 
 def _begin(directory: Path, journal: TaskJournal) -> TaskJournal:
-    """Make `directory` an empty one that has this journal."""
+    """Make `directory` empty but for this journal."""
     with write_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        # The journal of what does not count goes last: as long as it is there, this is known for a migration's.
+        # An old journal is replaced last: until then it marks the directory as a migration's.
         for entry in directory.iterdir():
             if entry.is_dir():
                 shutil.rmtree(entry)
@@ -254,7 +254,7 @@ def _begin(directory: Path, journal: TaskJournal) -> TaskJournal:
 
 
 def _copy_positions(task: Path, directory: Path, stores: Mapping[str, OpenStore]) -> None:
-    """Give a task's new directory the files that Kafka Streams before 4.3 has left, which it reads at each opening."""
+    """Copy the files of Kafka Streams before 4.3, which it reads at each opening, into a task's new directory."""
     with write_errors(directory):
         for name in stores:
             if position_file(task, name).exists():
@@ -262,7 +262,7 @@ def _copy_positions(task: Path, directory: Path, stores: Mapping[str, OpenStore]
 
 
 def _copy_other_entries(part: int, task: Path, directory: Path, stores: Mapping[str, OpenStore]) -> None:
-    """Give a task's new directory what is in the old one beside the stores that were made anew."""
+    """Copy what a task's directory has beside the stores that were made anew into the new directory."""
     made_anew = {
         path
         for name in stores
@@ -286,7 +286,7 @@ def _copy_other_entries(part: int, task: Path, directory: Path, stores: Mapping[
 
 
 def _entries_beside(task: Path, made_anew: set[Path]) -> Iterator[Path]:
-    """Yield what is in a task's directory, or among its databases, and does not belong to the stores made anew."""
+    """Yield the entries of a task's directory, and its databases, that do not belong to the stores made anew."""
     databases = database_directory(task, "")
     for entry in sorted(task.iterdir()):
         if entry == databases and entry.is_dir():

@@ -1,4 +1,4 @@
-"""What is to be said of stores that were not closed cleanly, which hold more than their changelog offsets say."""
+"""Notes about stores that were not closed cleanly, which may hold more than their changelog offsets say."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from upgrade_tools.states.state import OpenStore
 from upgrade_tools.states.task import TaskState
 
 _UNCLEAN: Final = {
-    TargetLayout.KAFKA_STREAMS: "and still counts as such: an application that processes exactly once restores it from "
+    TargetLayout.KAFKA_STREAMS: "and is still marked so: an application that processes exactly once restores it from "
     "its changelog",
-    TargetLayout.LOCATION: "so it may hold what the application has not committed, and a query that begins at its "
-    "committed offsets would do that again: start the application, stop it cleanly, and migrate it then",
+    TargetLayout.LOCATION: "so it may hold changes that the application has not committed, and a query that begins at "
+    "its committed offsets would make them again: start the application, stop it cleanly, and migrate it then",
 }
 """What becomes of a store that was not closed cleanly, by the layout of the target."""
 
 
 def unclean_notes(plan: Plan, part: int, stores: Mapping[str, OpenStore]) -> list[str]:
-    """Return what the user should know of these stores of a part."""
+    """Return the notes about these stores of a part."""
     return [
         f"store {name} of task {part} was not closed cleanly, {_UNCLEAN[plan.layout]}"
         for name, store in stores.items()
@@ -29,7 +29,7 @@ def unclean_notes(plan: Plan, part: int, stores: Mapping[str, OpenStore]) -> lis
 
 
 def unclean_notes_of(plan: Plan, part: int) -> list[str]:
-    """Return what the user should know of a part that an earlier run has made, which was cut off before it said so."""
+    """Return the notes about a part that an earlier run made, which was cut off before it printed them."""
     if not isinstance(plan.state, TaskState):  # nothing else has such a mark
         return []
     with plan.state.open(part, plan.reading) as stores:

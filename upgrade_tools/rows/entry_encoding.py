@@ -1,4 +1,4 @@
-"""What keys and values are, as `--key-as` and `--value-as` say: read by standard serdes for people and for scripts."""
+"""Keys and values, read by standard serdes as `--key-as` and `--value-as` say, for people and for scripts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from statestore.format.byte_text import bytes_of, text_of
 from statestore.format.serde import STANDARD_SERDES, standard_serde
 
 _WRITTEN: Final = ("string", "json")
-"""Encodings whose bytes are what people write."""
+"""Encodings whose bytes are readable text."""
 _SHOWN_BYTES: Final = 1_000
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
 class EntryEncoding(NamedTuple):
-    """Names of standard serdes of keys and values; None is not said: text where it is text, and hex in documents."""
+    """Names of standard serdes for keys and values; None shows text as text, and is hex in documents."""
 
     key: str | None = None
     value: str | None = None
@@ -27,7 +27,7 @@ AS_FOUND: Final = EntryEncoding()
 
 
 def shown(content: bytes, encoding: str | None) -> str:
-    """Return bytes for people, as what the serde reads of them. Bytes that it did not write are there, and said so."""
+    """Return bytes for people, as the serde reads them. Bytes that it can't read are shown with a remark."""
     if encoding is None:
         return text_of(content)
     if encoding == "bytes":
@@ -44,9 +44,9 @@ def shown(content: bytes, encoding: str | None) -> str:
 
 
 def in_document(content: bytes, encoding: str | None) -> Any:
-    """Return bytes for JSON: as hex, or as what the serde reads of them. Raises DeserializationError.
+    """Return bytes for JSON: as hex, or as the serde reads them. Raises DeserializationError.
 
-    Numbers that JSON does not have are their names.
+    NaN and infinities, which JSON does not have, become strings.
     """
     if encoding in (None, "bytes"):
         return content.hex()

@@ -27,7 +27,7 @@ from upgrade_tools.states.state import READING_INTERVAL_MS, READING_RETENTION_MS
 
 OnRows = Callable[[int], None]
 _PLACEHOLDERS: Final = {"retention_ms": READING_RETENTION_MS, "segment_interval_ms": READING_INTERVAL_MS}
-"""Stand in a store that is only read for what nobody knows."""
+"""Stand for unknown values in the spec of a store that is only read."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Exchanged:
 
 
 def export_state(state: State, path: Path, file_format: FileFormat, on_rows: OnRows) -> Exchanged:
-    """Write the stores of a state to a file, which has its name only once it is whole.
+    """Write the stores of a state to a file, which gets its name only once it is whole.
 
     `on_rows` is told of rows as they are written. Raises RowFileExistsError, StateStoreError, OSError.
     """
@@ -71,17 +71,17 @@ def export_state(state: State, path: Path, file_format: FileFormat, on_rows: OnR
 
 def _unclean(spec: StoreSpec, part: int) -> str:
     return (
-        f"store {spec.name} of part {part} was not closed cleanly, so it may hold what the application has not "
+        f"store {spec.name} of part {part} was not closed cleanly, so it may hold changes that the application has not "
         "committed: start the application, stop it cleanly, and export it then"
     )
 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What a user says of an import; None is what the file says."""
+    """Options of an import; None takes what the file says."""
 
     shards: int | None = None
-    """Rows are placed by their key among so many; None keeps them in the parts that they are from."""
+    """Rows are placed on this many shards by key; None keeps them in the parts that they are from."""
     retention_ms: int | None = None
     segment_interval_ms: int | None = None
     work_dir: str | None = None
@@ -94,9 +94,9 @@ def import_state(
 ) -> Exchanged:
     """Make a state of a file in an empty location, and check it entry by entry.
 
-    What has expired by the latest time of its store in its shard is left out: the file is read twice to know that one.
-    `on_entries` is told of rows, and of entries as they are checked. Raises RowFileError if it must be said how long a
-    store keeps its entries, NewStateError and LocationError: then the location holds no state.
+    What has expired by the latest time of its store in its shard is left out; to find that, the file is read twice.
+    `on_entries` is told of rows, and of entries as they are checked. Raises RowFileError, UnknownKindError
+    if a store's retention is unknown, NewStateError and LocationError: then the location holds no state.
     """
     head = read_head(path, file_format)
     specs = {spec.name: spec for spec in (_spec(store, path, options) for store in head.stores)}
@@ -121,7 +121,9 @@ def import_state(
         except FormatError as cause:
             raise RowFileError(str(path), problem=str(cause)) from cause
         if not placed_by_key and not 0 <= part < shards:
-            raise RowFileError(str(path), problem=f"there is a row of part {part}, and the file says {shards} parts")
+            raise RowFileError(
+                str(path), problem=f"a row is of part {part}, but the file says that it has {shards} parts"
+            )
         for shard, belonging in _placed(spec, writes, shards) if placed_by_key else [(part, writes)]:
             filling.put(shard, spec.name, unexpired.of(shard, spec, belonging))
         on_entries("importing", len(writes))
@@ -133,7 +135,7 @@ def import_state(
 
 
 def _placed(spec: StoreSpec, writes: list[LogicalWrite], shards: int) -> Iterator[tuple[int, list[LogicalWrite]]]:
-    """Yield which writes go to which shard, by the keys that they have without times, as those of records."""
+    """Yield the writes for each shard, placed by their keys without times, as records are."""
     keys = layout_of(spec).plain_keys([write.key for write in writes])
     places = partition_column(pa.array(keys, pa.binary()), shards).tolist()
     for shard in sorted(set(places)):
@@ -147,13 +149,14 @@ def _rows_of_stores(
         for part, store, rows in by_store(batch):
             if store not in specs or part is None:
                 raise RowFileError(
-                    str(path), problem=f"there is a row of store {store!r} and part {part}; it says {sorted(specs)}"
+                    str(path),
+                    problem=f"a row is of store {store!r} and part {part}; the file's stores are {sorted(specs)}",
                 )
             yield part, specs[store], rows
 
 
 def _recorded(spec: StoreSpec) -> dict[str, object]:
-    """Return a spec as JSON, without what only stands for what nobody knew."""
+    """Return a spec as JSON, without placeholders for unknown values."""
     return {name: value for name, value in spec.to_json().items() if (name, value) not in _PLACEHOLDERS.items()}
 
 
@@ -163,6 +166,8 @@ def _spec(recorded: dict[str, object], path: Path, options: ImportOptions) -> St
         segmented = StoreKind(recorded.get("kind")).is_segmented
         spec = StoreSpec.from_json({**_PLACEHOLDERS, **recorded} if segmented else recorded)
     except (FormatError, ValueError) as cause:
-        raise RowFileError(str(path), problem=f"a store in it is not one that is known ({cause})") from cause
+        raise RowFileError(
+            str(path), problem=f"it describes a store that this release does not know ({cause})"
+        ) from cause
     said = StateOptions(retention_ms=options.retention_ms, segment_interval_ms=options.segment_interval_ms)
     return durable_spec(spec, said, str(path))

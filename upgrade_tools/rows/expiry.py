@@ -1,7 +1,7 @@
-"""What of a store has expired: a state location has no room for it, as its stores know the latest time in them.
+"""Leaves out expired entries: a state location does not take them, as its stores record the latest time in them.
 
-Kafka Streams forgets a store's stream time when it stops. What has expired by then goes with the next write only, so
-its directories may still have some of it, and so may files of rows that are made of them.
+Kafka Streams forgets a store's stream time when it stops, and deletes expired entries only with the next write. So its
+directories may still have some, and files of rows that were exported from them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ OnExpired = Callable[[int], object]
 class LiveWrites:
     """Takes the writes of a segmented store, and hands out those that are live at the time of `segments`.
 
-    Those of a versioned store's key must come one after the other, oldest first: each comes out once the next one has
-    come, which says when it ended. It is live if something of it has not expired.
+    Versions of a key must follow each other, oldest first. Each is handed out after the next one has come, which says
+    when it ended. It is live if part of it has not expired.
     """
 
     def __init__(self, spec: StoreSpec, segments: Segments) -> None:
@@ -37,14 +37,14 @@ class LiveWrites:
         self._segments = segments
         self._pending: LogicalWrite | None = None
         self._has_live = False
-        """Whether an older version of the pending one's key was live."""
+        """Whether an older version of the pending version's key was live."""
         self.expired = 0
         """How many were not handed out."""
 
     def of(self, writes: list[LogicalWrite]) -> list[LogicalWrite]:
-        """Return those of the writes that are live. Raises FormatError for a malformed key of a window or session.
+        """Return the live ones of some writes. Raises FormatError for a malformed key of a window or session.
 
-        Of a versioned store the pending write is among them, and the last one is pending then.
+        In a versioned store, the last write becomes pending, and the one that was pending before is returned.
         """
         if self._layout.keeps_versions:
             return [write for write in map(self._followed_by, writes) if write is not None]
@@ -54,12 +54,12 @@ class LiveWrites:
         return live
 
     def end(self) -> list[LogicalWrite]:
-        """Return the write that is still pending, if it is live: no more come."""
+        """Return the write that is still pending, if it is live, as no more follow."""
         last = self._followed_by(None)
         return [] if last is None else [last]
 
     def _followed_by(self, write: LogicalWrite | None) -> LogicalWrite | None:
-        """Have a write pending, and return the one that was; None if that has expired or there was none."""
+        """Make a write pending, and return the previous one; None if that has expired or there was none."""
         pending, self._pending = self._pending, write
         if pending is None:
             return None
@@ -70,22 +70,22 @@ class LiveWrites:
         return pending if live else None
 
     def _is_live(self, version: LogicalWrite, ended_ms: int | None) -> bool:
-        # A tombstone that nothing comes before stands in the segment of its own time.
+        # A tombstone without an earlier version is in the segment of its own time.
         stands_at_ms = version.timestamp_ms if version.stored is None and not self._has_live else ended_ms
         return stands_at_ms is None or self._segments.is_live(self._segments.id_of(stands_at_ms))
 
 
 def live_writes(store: OpenStore, written: StoreSpec | None, on_expired: OnExpired) -> Iterator[list[LogicalWrite]]:
-    """Yield the writes that make what has not expired of a store that becomes `written`, which has the retention.
+    """Yield the writes for the live entries of a store that becomes `written`, which has the retention.
 
-    What counts is the latest time in it if none is recorded. `written` may be None for a store that is not segmented.
+    If no latest time is recorded, that of its entries counts. `written` may be None for a store without segments.
     Raises FormatError.
     """
     spec = store.spec
     if not spec.kind.is_segmented or store.stream_time_ms != NO_STREAM_TIME:
         yield from logical_writes(spec, store.bytes, store.stream_time_ms)
         return
-    assert written is not None  # who asks says how long entries are kept
+    assert written is not None  # it is known how long entries are kept
     segments = Segments(store.bytes, *written.retention, _latest_ms(store))
     if not LAYOUTS[spec.kind].keeps_versions and _all_are_live(store, segments):
         yield from logical_writes(spec, store.bytes, NO_STREAM_TIME)
@@ -98,7 +98,7 @@ def live_writes(store: OpenStore, written: StoreSpec | None, on_expired: OnExpir
 
 
 def _all_are_live(store: OpenStore, segments: Segments) -> bool:
-    """Return whether even the oldest segment is live, so that no entry need be looked at."""
+    """Return whether even the oldest segment is live, so that no entry needs a check."""
     _, interval_ms = store.spec.retention
     oldest = Segments(store.bytes, *store.spec.retention).ids()[:1]
     return not oldest or segments.is_live(segments.id_of(oldest[0] * interval_ms))
@@ -117,14 +117,14 @@ def _latest_ms(store: OpenStore) -> int:
 
 
 class LatestTimes:
-    """The latest time in each segmented store of each shard; with `shards` of None, rows stay in their parts."""
+    """The latest time in each segmented store of each shard; if `shards` is None, rows stay in their parts."""
 
     def __init__(self, shards: int | None) -> None:
         self._shards = shards
         self._times_ms: dict[tuple[int, str], int] = {}
 
     def see(self, part: int, spec: StoreSpec, rows: pa.RecordBatch) -> None:
-        """Take account of rows of a store, in the schema ROWS. Those that have no key or time don't count."""
+        """Note rows of a store, in the schema ROWS. Rows without a key or time are skipped."""
         column = LAYOUTS[spec.kind].put_time_column
         if column is None:
             return
@@ -160,7 +160,7 @@ class Unexpired:
         return sum(live.expired for live in self._stores.values())
 
     def of(self, shard: int, spec: StoreSpec, writes: list[LogicalWrite]) -> list[LogicalWrite]:
-        """Return those of some writes that are live, see `LiveWrites.of`."""
+        """Return the live ones of some writes, as `LiveWrites.of` does."""
         if not spec.kind.is_segmented:
             return writes
         place = shard, spec.name
@@ -169,7 +169,7 @@ class Unexpired:
         return self._stores[place].of(writes)
 
     def left(self) -> Iterator[tuple[int, str, list[LogicalWrite]]]:
-        """Yield what is pending of each store of each shard, with shard and store: no more writes come."""
+        """Yield the live writes that are still pending, with shard and store, as no more follow."""
         for (shard, store), live in self._stores.items():
             last = live.end()
             if last:

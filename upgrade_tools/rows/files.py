@@ -1,11 +1,11 @@
-"""Files of rows: Parquet, and JSON lines. Both say what stores they hold, so that they can be read back alone.
+"""Files of rows: Parquet and JSON lines. Both describe their stores, so they can be read back on their own.
 
 Parquet has the columns of `rows.ROWS`, and in its schema's metadata under `statestore` a JSON object. In a file of JSON
 lines that object is the first line, and every other line a row: keys, values and header values in lower-case hex.
 
     {"format": 1, "parts": int, "shard_by": "key" | "partition" | null, "stores": [StoreSpec as JSON, ...]}
 
-`retention_ms` and `segment_interval_ms` of a store are missing if nobody knew them when the file was written.
+`retention_ms` and `segment_interval_ms` of a store are missing if they were unknown when the file was written.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FORMAT: Final = 1
 _METADATA_KEY: Final = b"statestore"
 _ROW_GROUP_ROWS: Final = 100_000
 _ROW_GROUP_BYTES: Final = 64 << 20
-"""A row group is held in memory, by who writes it and by who reads it."""
+"""Writer and reader hold a row group in memory."""
 _LINE_LIMIT_BYTES: Final = 256 << 20
 _BYTES: Final = ("key", "value")
 
@@ -49,18 +49,18 @@ class FileFormat(str, Enum):
 
     @classmethod
     def of(cls, path: Path) -> FileFormat | None:
-        """Return the format that a file's name says, None if it says none."""
+        """Return the format that a file's suffix stands for, None if it is another suffix."""
         return {".parquet": cls.PARQUET, ".jsonl": cls.JSON_LINES, ".ndjson": cls.JSON_LINES}.get(path.suffix.lower())
 
 
 @dataclass(frozen=True)
 class RowFileHead:
-    """What a file says of itself."""
+    """What a file says about its stores."""
 
     parts: int
     shard_by: str | None
     stores: tuple[dict[str, Any], ...]
-    """Of each store its StoreSpec as JSON, without what was not known."""
+    """The StoreSpec of each store as JSON, without fields that were unknown."""
 
     def to_json(self) -> str:
         """Return the JSON object."""
@@ -79,20 +79,20 @@ class RowFileHead:
                 raise ValueError("a store without a name")
             parts, shard_by = whole_number(fields["parts"], 1), fields["shard_by"]
             if parts > MAX_SHARDS:
-                raise ValueError(f"{parts} parts, and there may be {MAX_SHARDS}")
+                raise ValueError(f"{parts} parts are more than {MAX_SHARDS}")
             if shard_by not in (*ShardBy, None):
-                raise ValueError(f"placed by {shard_by!r}")
+                raise ValueError(f"unknown shard_by {shard_by!r}")
             return cls(parts, shard_by, stores)
         except MALFORMED as cause:
             raise RowFileError(where, problem=f"it does not say what stores it holds ({cause!r})") from cause
 
 
 class RowWriter(ABC):
-    """Writes a file; it has its name only once all of it is there. Use it as a context manager."""
+    """Writes a file, which gets its name only once it is whole. Use it as a context manager."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Of this process alone: another one may be writing the same file.
+        # Another process may be writing the same file.
         self._partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
 
     @abstractmethod
@@ -117,12 +117,12 @@ class RowWriter(ABC):
             self._partial.unlink(missing_ok=True)
 
     def _publish(self) -> None:
-        """Give the file its name, unless there is one of that name by now. Raises RowFileExistsError."""
+        """Give the file its name. Raises RowFileExistsError if that is taken by now."""
         try:
             os.link(self._partial, self._path)
         except FileExistsError as cause:
             raise RowFileExistsError(str(self._path)) from cause
-        except OSError:  # a filesystem without hard links, where nothing both looks and names
+        except OSError:  # without hard links, checking and renaming take two steps
             if self._path.exists():
                 raise RowFileExistsError(str(self._path)) from None
             self._partial.replace(self._path)
@@ -175,13 +175,13 @@ def refuse_existing(path: Path) -> None:
 
 
 def write_rows(path: Path, file_format: FileFormat, head: RowFileHead) -> RowWriter:
-    """Return what writes the file `path`. Raises RowFileExistsError, OSError."""
+    """Return a writer of the file `path`. Raises RowFileExistsError, OSError."""
     refuse_existing(path)
     return (_ParquetWriter if file_format is FileFormat.PARQUET else _JsonLinesWriter)(path, head)
 
 
 def read_head(path: Path, file_format: FileFormat) -> RowFileHead:
-    """Return what a file says of itself. Raises RowFileError, OSError."""
+    """Return the head of a file. Raises RowFileError, OSError."""
     if file_format is FileFormat.PARQUET:
         schema = _parquet(path).schema_arrow
         if schema.metadata is None or _METADATA_KEY not in schema.metadata:
@@ -194,7 +194,7 @@ def read_head(path: Path, file_format: FileFormat) -> RowFileHead:
 
 
 def read_rows(path: Path, file_format: FileFormat) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file, some thousand at a time, or fewer if they are large. Raises RowFileError, OSError."""
+    """Yield the rows of a file, some thousands at a time, fewer if they are large. Raises RowFileError, OSError."""
     if file_format is FileFormat.PARQUET:
         try:
             file = _parquet(path)
@@ -230,11 +230,11 @@ def _row(line: bytes, path: Path, number: int) -> dict[str, Any]:
     try:
         return _from_json(json.loads(line))
     except (*MALFORMED, UnicodeDecodeError) as cause:
-        raise RowFileError(str(path), problem=f"line {number} is no row ({cause!r})") from cause
+        raise RowFileError(str(path), problem=f"line {number} is not a row ({cause!r})") from cause
 
 
 def row_count(path: Path, file_format: FileFormat) -> int | None:
-    """Return how many rows a file has, None if only reading it would tell."""
+    """Return how many rows a file has, None if only reading it would show that."""
     return int(_parquet(path).metadata.num_rows) if file_format is FileFormat.PARQUET else None
 
 
@@ -244,11 +244,11 @@ def _parquet(path: Path) -> pq.ParquetFile:
     except (pa.ArrowException, OSError) as cause:
         if _is_of_the_system(cause):
             raise
-        raise RowFileError(str(path), problem=f"it is no Parquet file, or cut ({cause})") from cause
+        raise RowFileError(str(path), problem=f"it is not a Parquet file, or is cut off ({cause})") from cause
 
 
 def _is_of_the_system(error: Exception) -> bool:
-    """Return whether the operating system refuses a file: Arrow raises OSError for damaged pages, too."""
+    """Return whether the operating system raised an error: Arrow raises OSError for damaged pages, too."""
     return isinstance(error, OSError) and error.errno is not None
 
 

@@ -1,8 +1,8 @@
 """Entries as rows: what files of Parquet and JSON lines hold, and back.
 
 One row is one entry, or of a versioned store one version or tombstone. `value` of null is a tombstone. `start_ms` and
-`end_ms` are the bounds of a window or session; of a version `start_ms` is from when it is valid, and the next row of
-its key says until when. `sequence` tells the duplicates of a window apart. `part` is the shard or partition.
+`end_ms` are the bounds of a window or session. A version is valid from `start_ms` until that of the next row of its
+key. `sequence` tells the duplicates of a window apart. `part` is the shard or partition.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def to_rows(part: int, spec: StoreSpec, writes: list[LogicalWrite]) -> pa.Record
 def to_writes(spec: StoreSpec, rows: pa.RecordBatch) -> list[LogicalWrite]:
     """Return the writes of a store that rows in the schema ROWS stand for.
 
-    Raises FormatError for a row that is none of the store's, with its number in the batch.
+    Raises FormatError for a row that can't be an entry of the store, with its number in the batch.
     """
     header_bytes = encode_header_column(rows.column("headers").fill_null([])).to_pylist()
     names = ("key", "start_ms", "end_ms", "sequence", "value", "timestamp_ms")

@@ -1,4 +1,4 @@
-"""Which entries of a store are asked for, read with as little as the layout allows."""
+"""Selects entries of a store, reading as little as the layout allows."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class HeaderCondition(NamedTuple):
         return any(key == self.key and self.value in (None, value) for key, value in headers)
 
     def may_hold(self, header_bytes: bytes) -> bool:
-        """Return whether unparsed headers may have it: their bytes have its key and value in them somewhere."""
-        # A key that is not UTF-8 is read with replacement characters, which do not stand in its bytes.
+        """Return whether unparsed headers may have it: its key and value are somewhere in their bytes."""
+        # A key that is not UTF-8 is read with replacement characters, which are not in its bytes.
         has_key = _REPLACEMENT in self.key or self.key.encode(errors="surrogatepass") in header_bytes
         return has_key and (self.value is None or self.value in header_bytes)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What an entry must be; None and () ask for nothing. All times are milliseconds since the epoch, ends inclusive.
+    """Conditions that an entry must meet; None and () are none. Times are milliseconds since the epoch, inclusive.
 
-    The time of an entry is the start of its window, the end of its session, from when its version is valid, or the
-    timestamp of its value in a key-value store.
+    The time of an entry is the start of its window, the end of its session, the time from which its version is valid,
+    or in a key-value store the timestamp of its value.
     """
 
     key: bytes | None = None
@@ -54,22 +54,22 @@ class Selection:
     """A time at which the version is valid."""
     headers: Sequence[HeaderCondition] = ()
     limit: int | None = None
-    """How many entries; of versioned stores keys, with all their versions."""
+    """How many entries; in versioned stores how many keys, with all their versions."""
 
     def limited_to(self, limit: int | None) -> Selection:
         """Return the same with another limit."""
         return replace(self, limit=limit)
 
     def reads_all_of(self, spec: StoreSpec) -> bool:
-        """Return whether all entries of a store of `spec` must be read to find what is asked for."""
+        """Return whether all entries of a store of `spec` must be read to find those that match."""
         narrows = self.key is not None or self.prefix is not None or self.limit is not None
         by_segments = self.asks_for_time or self.window_start_ms is not None
         return not narrows and not (by_segments and LAYOUTS[spec.kind].has_timed_keys)
 
     def check(self, spec: StoreSpec) -> None:
-        """Raise ValueError if a store of `spec` has no such entries, whatever is in it."""
+        """Raise ValueError if no entry of a store of `spec` can match."""
         if self.window_start_ms is not None and not spec.kind.has_windows:
-            raise ValueError(f"store {spec.name!r} has no windows to be found by their start: {spec.describe()}")
+            raise ValueError(f"store {spec.name!r} has no windows: {spec.describe()}")
         if self.version_at_ms is not None and not LAYOUTS[spec.kind].keeps_versions:
             raise ValueError(f"store {spec.name!r} has no versions: {spec.describe()}")
         if self.headers and not spec.format.has_headers:
@@ -79,11 +79,11 @@ class Selection:
 
     @property
     def asks_for_time(self) -> bool:
-        """Whether entries of some time are asked for."""
+        """Whether there is a condition on times."""
         return self.time_from_ms is not None or self.time_to_ms is not None
 
     def matches(self, spec: StoreSpec, entry: StoredEntry) -> bool:
-        """Return whether an entry of a store is asked for; headers are looked at last. Raises FormatError for them."""
+        """Return whether an entry matches; its headers are decoded last. Raises FormatError for them."""
         return (
             self.matches_key(entry.key)
             and self._matches_times(spec, entry)
@@ -91,7 +91,7 @@ class Selection:
         )
 
     def matches_key(self, key: bytes) -> bool:
-        """Return whether this is the key asked for, or begins as asked for."""
+        """Return whether a key matches `key` and `prefix`."""
         return (self.key is None or key == self.key) and (self.prefix is None or key.startswith(self.prefix))
 
     def _matches_times(self, spec: StoreSpec, entry: StoredEntry) -> bool:
@@ -116,7 +116,7 @@ class Selection:
         return all(condition.holds(found) for condition in self.headers)
 
     def bounds(self, layout: KindLayout) -> EntryBounds:
-        """Return what is true of all entries of a store that are asked for, and tells where they stand."""
+        """Return the bounds within which all matching entries of a store are."""
         times = {"start_ms": ALL_TIMES, "end_ms": ALL_TIMES}
         if layout.put_time_column is not None:
             times[layout.put_time_column] = _bounded(self.time_from_ms, self.time_to_ms)
@@ -137,7 +137,7 @@ def _nobody_asks(entries: int) -> None:
 
 
 class Found(NamedTuple):
-    """What is asked for of a key: one entry, or of a versioned store versions, oldest first."""
+    """What was found for a key: one entry, or in a versioned store its versions, oldest first."""
 
     key: bytes
     entries: list[StoredEntry]
@@ -146,10 +146,10 @@ class Found(NamedTuple):
 def select_entries(
     store: OpenStore, selection: Selection = EVERYTHING, on_entries: OnEntries = _nobody_asks
 ) -> Iterator[Found]:
-    """Yield what is asked for in the order of the store's bytes, of a versioned store in that of its keys.
+    """Yield what matches, in the order of the store's bytes; in a versioned store in the order of its keys.
 
-    A versioned store's key without a version that is asked for is left out, unless keys are all that is asked for.
-    `on_entries` is told of what is read, asked for or not. Raises FormatError for bytes that are not of the store's
+    A key without a matching version is left out, unless all conditions are on keys. `on_entries` is told of all entries
+    that are read. Raises FormatError for bytes that are not of the store's
     kind and format.
     """
     find = _versions if LAYOUTS[store.spec.kind].keeps_versions else _entries

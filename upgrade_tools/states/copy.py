@@ -37,7 +37,7 @@ class CopyState(State):
 
     @property
     def version(self) -> int | None:
-        """The version that the copy holds; None if the name of its last delta does not say."""
+        """The version that the copy holds; None if its last delta's name does not say it."""
         written = parse_delta_name(self.marker.delta)
         return 0 if not self.marker.delta else None if written is None else written.version
 
@@ -54,7 +54,7 @@ class CopyState(State):
     def _found(self, store: str, families: set[str]) -> FoundStore:
         recorded = self._recorded.get(store)
         kinds = tuple(StoreKind) if recorded is None else (recorded.kind,)
-        # Unlike in Kafka Streams' databases, a family that is not there holds nothing.
+        # Unlike in Kafka Streams' databases, a missing family is an empty one.
         kinds_left = kinds_by_families(kinds, families, recorded)
         return FoundStore(store, kinds_left, recorded, tuple(sorted(families)))
 

@@ -1,6 +1,6 @@
 """The databases of a state as they lie on the disk: column families, with the bytes in them as they are.
 
-For who looks at a state before it is known what its stores are, or does not trust what is there.
+For commands that run before the kinds of stores are known, or that do not trust the files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class OpenFamilies:
     families: Mapping[str, Mapping[str, ByteStore]]
     """Of each store, its column families by Kafka Streams' names."""
     offsets: ByteStore | None = None
-    """The family of Kafka Streams that says what the store has taken in."""
+    """Kafka Streams' column family with the store's changelog offset and position."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Database:
     """A database of one part: of one store or segment in Kafka Streams' layout, of all stores in ours."""
 
     name: str
-    """Where it is: a path below the state's, or what else people know it by."""
+    """Where it is, for people: a path below the state's, or a shard."""
     open: Callable[[], AbstractContextManager[OpenFamilies]]
     """Opens it through a view. Raises StateDirectoryError, RecoveryError."""
     store: str | None = None
-    """Whose it is; None if it has all stores."""
+    """The store that it belongs to; None if it has all stores."""
     segment_start_ms: int | None = None
-    """When the segment begins that it is; None if it is not one, and its keys begin with their segment's id then."""
+    """Start of the segment that it is; None if it is not one: then its keys begin with their segment's id."""
     tables: list[Path] = field(default_factory=list)
     """The table files in its directory."""
 
@@ -45,9 +45,9 @@ class Database:
 def kinds_by_families(
     kinds: Sequence[StoreKind], families: Collection[str], recorded: StoreSpec | None = None
 ) -> tuple[StoreType, ...]:
-    """Return which of `kinds` a store may be that has these families, each in the newest format of which it has one.
+    """Return the kinds, out of `kinds`, that a store with these families may be, each in its newest format.
 
-    Every database has the default family, so it tells nothing; any other one is never that of a kind that has it not.
+    Every database has the default family, so it says nothing; any other family rules out the kinds without it.
     """
     newest: dict[StoreKind, StoreFormat] = {}
     told = set()
@@ -66,7 +66,7 @@ def kinds_by_families(
 
 
 def _may_retain_duplicates(kind: StoreKind, recorded: StoreSpec | None) -> list[bool]:
-    """Return whether a store retains duplicates, which no family tells: both if nothing does."""
+    """Return whether a store may retain duplicates, which its families do not say: both values if nothing says it."""
     if recorded is not None:
         return [recorded.retain_duplicates]
     return [False, True] if kind.has_windows else [False]

@@ -24,12 +24,12 @@ from upgrade_tools.states.task import TASK_NAME, TaskState
 def open_state(path: str, options: StateOptions | None = None) -> State:
     """Return the state at a path or URI.
 
-    Raises UnknownLayoutError if there is none, DirectoryDamagedError if what marks it is damaged, and
+    Raises UnknownLayoutError if there is none, DirectoryDamagedError if a local copy or its marker is damaged, and
     DirectoryNotAccessibleError.
     """
     options = options or StateOptions()
     if options.work_dir is not None and not os.path.isdir(options.work_dir):
-        raise DirectoryNotAccessibleError(options.work_dir, cause="it is no directory")
+        raise DirectoryNotAccessibleError(options.work_dir, cause="it is not a directory")
     directory = None if "://" in path else Path(path)
     if directory is not None:
         with accessible(path):
@@ -47,7 +47,7 @@ def open_state(path: str, options: StateOptions | None = None) -> State:
     state = state_with(location, options.store)
     if state is not None:
         return LocationState(*state, options)
-    raise UnknownLayoutError(path, found="nothing that is known" if directory is None else _entries(directory))
+    raise UnknownLayoutError(path, found="nothing" if directory is None else _entries(directory))
 
 
 def _local_state(directory: Path, options: StateOptions) -> State | None:
@@ -59,9 +59,9 @@ def _local_state(directory: Path, options: StateOptions) -> State | None:
         if marker.applying is not None:
             raise DirectoryDamagedError(str(directory), cause="the task that was changing this local copy was killed")
         if is_damaged(directory):
-            raise DirectoryDamagedError(str(directory), cause="a table of it was found that can't be read")
+            raise DirectoryDamagedError(str(directory), cause="one of its tables can't be read")
         if marker.files is not None and marker.files != files_digest(directory):
-            raise DirectoryDamagedError(str(directory), cause="it does not hold the files that it was closed with")
+            raise DirectoryDamagedError(str(directory), cause="its files are not those that it was closed with")
         return CopyState(directory, marker, options)
     if task_stores(directory) or (directory / CHECKPOINT_FILE).exists() or database_directory(directory, "").is_dir():
         name = TASK_NAME.fullmatch(directory.name)
@@ -82,8 +82,8 @@ def _tasks_of(directory: Path, subtopology: int | None) -> dict[int, Path]:
     if len(by_subtopology) > 1:
         raise UnknownKindError(
             str(directory),
-            problem="which subtopology is meant",
-            remedy=f"say one of {sorted(by_subtopology)} with --subtopology",
+            problem="which of its subtopologies is meant",
+            remedy=f"name one of {sorted(by_subtopology)} with --subtopology",
         )
     return next(iter(by_subtopology.values()), {})
 

@@ -37,14 +37,14 @@ class LocationState(State):
 
     @property
     def knows_pointers(self) -> bool:
-        """Whether it is known what is committed: it was said, or nothing can have been since a tool made the state."""
+        """Whether it is known what is committed: by the options, or as no query ran on a state that a tool made."""
         return self.options.pointers is not None or (self.metadata.initial_state and not self.metadata.topology)
 
     @property
     def pointers(self) -> list[CommitPointer]:
         """The commit pointer of each shard. Raises StatePointersError if they are not known."""
         if self._pointers is None and self.options.pointers is None and self.knows_pointers:
-            # A tool made it, and no query has begun to run on it.
+            # A tool made it, and no query has started on it.
             self._pointers = [
                 initial_pointer(self.location, self.metadata.state_id, shard) for shard in range(self.metadata.shards)
             ]
@@ -52,7 +52,7 @@ class LocationState(State):
             if self.options.pointers is None:
                 raise StatePointersError(
                     self.path,
-                    problem="what is committed stands in Spark's checkpoint. Name it with --checkpoint, or give what "
+                    problem="Spark's checkpoint records what is committed. Name it with --checkpoint, or give what "
                     "`python -m statestore.spark pointers CHECKPOINT` prints with --pointers",
                 )
             self._pointers = committed_pointers(self.location, self.metadata, self.options.pointers, complete=False)
@@ -80,7 +80,7 @@ class LocationState(State):
             }
 
     def parts_of_key(self, spec: StoreSpec, key: bytes) -> tuple[int, ...]:
-        """Return the shard of the key's records, where they are placed by key, and not by what is not in it."""
+        """Return the shard of the key's records if they are placed by key, else all shards."""
         metadata = self.metadata
         if spec.name in metadata.global_stores:
             return self.parts[:1]
@@ -90,11 +90,11 @@ class LocationState(State):
         try:
             record_key = key if key_of is None else key_of(key)
         except (FormatError, ValueError):
-            return self.parts  # no key of such a store
+            return self.parts  # not a key of such a store
         return (int(partition_column(pa.array([record_key], pa.binary()), metadata.shards)[0]),)
 
     def databases(self, part: int) -> list[Database]:
-        """Return one for the shard, which is restored when it is opened."""
+        """Return one database, of the shard, which is restored when it is opened."""
         return [Database(f"shard {part}", partial(self._families, part))]
 
     @contextmanager
@@ -112,7 +112,7 @@ class LocationState(State):
 def metadata_at(location: DurableLocation) -> StateMetadata:
     """Return the metadata of the state in a location.
 
-    Raises UnknownLayoutError if there is none, and RecoveryError if there are those of several stages.
+    Raises UnknownLayoutError if there is none, and RecoveryError if several stages have some.
     """
     found = state_with(location, None)
     if found is None:

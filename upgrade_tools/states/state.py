@@ -1,4 +1,4 @@
-"""What every layout of state offers to the tools, and what a user can say where its files do not tell."""
+"""What the tools can do with state of every layout, and the options for what its files do not say."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ class Layout(Enum):
 
 @dataclass(frozen=True)
 class StateOptions:
-    """What a user says of a state. None of it changes what is recorded; what contradicts it is refused."""
+    """What a user says about a state. It never changes what is recorded; contradictions are refused."""
 
     store: str | None = None
     kind: StoreType | None = None
-    """Of the one store that is read; may be of a newer format than what is there, which is then read as an upgrade."""
+    """Kind of the one store that is read; a newer format than that of its files reads it as an upgrade would."""
     window_size_ms: int | None = None
     retention_ms: int | None = None
     segment_interval_ms: int | None = None
     subtopology: int | None = None
-    """Whose tasks are read of an application's directory: the first number of their names."""
+    """Whose tasks to read in an application's directory: the first number of their names."""
     application_id: str | None = None
     """Of Kafka Streams; None is what the changelog offsets in the directory say, or else the directory's name."""
     pointers: Sequence[CommitPointer] | None = None
     """What is committed of a state location."""
     live_at_ms: int | None = None
-    """The time at which entries must not have expired; None shows all that is stored."""
+    """Entries that have expired by this time are left out; None shows all that is stored."""
     work_dir: str | None = None
-    """Where views and restored shards are, in temporary directories; None is that of the machine."""
+    """Where temporary directories for views and restored shards are made; None is the machine's."""
 
 
 class OpenStore(NamedTuple):
@@ -58,9 +58,9 @@ class OpenStore(NamedTuple):
 
     spec: StoreSpec
     bytes: ByteStore
-    """Keys as in a shard: behind their segment's id, if the store is segmented."""
+    """Keys as in a shard: they begin with their segment's id if the store is segmented."""
     stream_time_ms: int
-    """The latest time put into it, if that is recorded; -1 if not."""
+    """The latest time put into it; -1 if that is not recorded."""
     changelog_offset: int | None
     position: Position
     knows_segments: bool = True
@@ -84,19 +84,19 @@ class FoundStore:
     kinds: tuple[StoreType, ...]
     """What it may be; one if its files tell."""
     recorded: StoreSpec | None = None
-    """What is recorded of it."""
+    """The spec that its files record; None if they record none."""
     families: tuple[str, ...] = ()
     """Its column families."""
     size_bytes: int = 0
-    """Of its files; 0 where stores have none of their own."""
+    """Size of its files; 0 where stores share files."""
     databases: int = 0
     """How many databases it has in all parts; 0 where it shares them."""
 
 
 READING_RETENTION_MS: Final = 0
 READING_INTERVAL_MS: Final = 1
-"""Of a store that is only read, which does not depend on them."""
-READ_AS_IT_IS: Final = "Say the kind that it has with --kind; the command downgrade makes an older one of it"
+"""Placeholders in the spec of a store that is only read, which does not depend on them."""
+READ_AS_IT_IS: Final = "Give its present kind with --kind; the command downgrade rebuilds it as an older one"
 
 
 class State(ABC):
@@ -108,8 +108,8 @@ class State(ABC):
         self.parts = tuple(parts)
         self.options = options
         self.on_open: Callable[[int], None] | None = None
-        """Is told of each part that is opened about how many entries it has, and of each database that is inspected
-        about how many are going to be read."""
+        """Is told about how many entries each opened part has, and about how many will be read of each inspected
+        database."""
 
     @abstractmethod
     def found_stores(self) -> list[FoundStore]:
@@ -117,9 +117,9 @@ class State(ABC):
 
     @contextmanager
     def open(self, part: int, specs: Sequence[StoreSpec]) -> Iterator[Mapping[str, OpenStore]]:
-        """Hand out these stores of a part, in these formats; what is there in an older one is converted.
+        """Hand out these stores of a part, in these formats; entries of an older format are converted.
 
-        A FormatError that comes of reading them is raised as StoreUndecodableError. Raises StoreError for a store that
+        A FormatError while they are read becomes a StoreUndecodableError. Raises StoreError for a store that
         is something else, StateDirectoryError, RecoveryError.
         """
         times = {} if self.options.live_at_ms is None else self._expiry_stores(specs)
@@ -134,7 +134,7 @@ class State(ABC):
             raise StoreUndecodableError(self.path, stores=read_as, cause=str(cause)) from cause
 
     def _expiry_stores(self, specs: Sequence[StoreSpec]) -> dict[str, StoreSpec]:
-        """Return, by store, the store that says when its entries expire. Raises NothingExpiresError if it has none."""
+        """Return, by store, the spec of the store that says when its entries expire. Raises NothingExpiresError."""
         times, known = {spec.name: expiry_spec(spec) for spec in specs}, self.store_names()
         for name, beside in times.items():
             if beside.name not in known:
@@ -142,7 +142,7 @@ class State(ABC):
         return times
 
     def _live(self, opened: Mapping[str, OpenStore], spec: StoreSpec, times: StoreSpec | None) -> OpenStore:
-        """Return a store as it was opened, without what has expired if it is known when that does."""
+        """Return an opened store, without what has expired if the options ask for that."""
         store = opened[spec.name]
         if times is None or self.options.live_at_ms is None:
             return store
@@ -150,14 +150,14 @@ class State(ABC):
 
     @abstractmethod
     def _open(self, part: int, specs: Sequence[StoreSpec]) -> AbstractContextManager[Mapping[str, OpenStore]]:
-        """Do what `open` does, and raise FormatError as it comes."""
+        """Do what `open` does, but let FormatErrors through."""
 
     @abstractmethod
     def databases(self, part: int) -> list[Database]:
         """Return the databases of a part, in order, none of them open. Raises StateDirectoryError."""
 
     def parts_of_key(self, spec: StoreSpec, key: bytes) -> tuple[int, ...]:
-        """Return the parts in which a key of a store stands, if its records are of the same key; else all."""
+        """Return the parts that can hold a key of a store, if the store is keyed like its records; else all."""
         return self.parts
 
     def store_names(self) -> list[str]:
@@ -165,9 +165,9 @@ class State(ABC):
         return [found.name for found in self.found_stores()]
 
     def specs(self, like: Mapping[str, StoreSpec] | None = None) -> list[StoreSpec]:
-        """Return what is to be read: the store that the options name, as the kind that they say, or all stores.
+        """Return the specs to read: of the store that the options name, in the kind that they say, or of all stores.
 
-        If neither options nor records say it, a store is read as the spec that `like` has of it, if it can be. Raises
+        If neither options nor files say it, a store is read with its spec in `like`, if its files allow that. Raises
         StoreNotFoundError, UnknownKindError for what neither the files nor the options tell, and StoreFormatError for
         what the options say and the files deny.
         """
@@ -183,7 +183,7 @@ class State(ABC):
         return [self._spec_of(store, (like or {}).get(store.name)) for store in chosen]
 
     def the_spec(self) -> StoreSpec:
-        """Return what the one store is that is to be read. Raises StoreNotFoundError if there are several, or none."""
+        """Return the spec of the one store to read. Raises StoreNotFoundError if there are several, or none."""
         specs = self.specs()
         if len(specs) != 1:
             raise StoreNotFoundError(self.path, store=None, known=[spec.name for spec in specs])
@@ -200,7 +200,7 @@ class State(ABC):
             raise UnknownKindError(
                 self.path,
                 problem=f"the kind of store {found.name!r}",
-                remedy=f"it may be {kinds}; say which with --kind",
+                remedy=f"it may be {kinds}; choose one with --kind",
             )
         spec = spec_as(found, kind or found.kinds[0], options, self.path)
         self._refuse_other_kind(found, spec)
@@ -217,7 +217,7 @@ class State(ABC):
                 recorded=" or ".join(known.value for known in found.kinds),
                 asked=spec.describe(),
                 where=self.path,
-                remedy="Say what it is with --kind",
+                remedy="Give its kind with --kind",
             )
         refuse_downgrade(
             found.families, spec, lambda known: FAMILIES[spec.kind][known], self.path, spec.name, READ_AS_IT_IS
@@ -225,7 +225,7 @@ class State(ABC):
 
 
 def spec_as(found: FoundStore, kind: StoreType, options: StateOptions, path: str) -> StoreSpec:
-    """Return the spec of a store that is to be read as `kind`: what options say counts, then what is recorded.
+    """Return the spec for reading a store as `kind`: options come first, then what is recorded.
 
     Raises UnknownKindError if neither says how large windows are. Retention and segment interval may be READING_* then.
     """
@@ -241,7 +241,7 @@ def spec_as(found: FoundStore, kind: StoreType, options: StateOptions, path: str
         interval_ms = _first(interval_ms, found.recorded.segment_interval_ms)
     if store_kind.has_windows and window_size_ms is None:
         raise UnknownKindError(
-            path, problem=f"how large the windows of {found.name!r} are", remedy="say it with --window-size-ms"
+            path, problem=f"how large the windows of {found.name!r} are", remedy="give their size with --window-size-ms"
         )
     if not store_kind.is_segmented:
         return StoreSpec(found.name, store_kind, store_format)
@@ -262,7 +262,7 @@ def _is_or_becomes(kind: StoreType, spec: StoreSpec) -> bool:
 
 
 def refuse_other_than_recorded(recorded: StoreSpec, asked: StoreSpec, path: str) -> None:
-    """Raise StoreFormatError if a store is to be read as what it is not; as a newer format of the same it may be."""
+    """Raise StoreFormatError if `asked` is neither what is recorded nor a newer format of it."""
     same = replace(asked, format=recorded.format) == recorded
     if same and recorded.format in (asked.format, *older_formats(asked.kind, asked.format)):
         return
@@ -271,14 +271,14 @@ def refuse_other_than_recorded(recorded: StoreSpec, asked: StoreSpec, path: str)
         recorded=recorded.describe(),
         asked=asked.describe(),
         where=path,
-        remedy="Leave out --kind, --window-size-ms and the like to read it as what is recorded",
+        remedy="Leave out --kind, --window-size-ms and the like to read it as recorded",
     )
 
 
 def durable_spec(spec: StoreSpec, options: StateOptions, path: str) -> StoreSpec:
-    """Return the spec with which a store that was read is written to a place where entries expire.
+    """Return the spec for writing a store to a place where entries expire.
 
-    Raises UnknownKindError if it is not known how long they are kept. Kafka's default segment interval if that is not.
+    An unknown segment interval becomes Kafka's default. Raises UnknownKindError for an unknown retention.
     """
     if not spec.kind.is_segmented:
         return spec
@@ -289,7 +289,7 @@ def durable_spec(spec: StoreSpec, options: StateOptions, path: str) -> StoreSpec
         raise UnknownKindError(
             path,
             problem=f"how long store {spec.name!r} keeps its entries",
-            remedy="say it with --retention-ms, as in the application that made it",
+            remedy="give its retention with --retention-ms, as in the application that made it",
         )
     interval_ms = options.segment_interval_ms
     if interval_ms is None and spec.segment_interval_ms != READING_INTERVAL_MS:

@@ -1,7 +1,7 @@
 """`NAME[:KIND[:OPTION=MS,...]]`: a store on the command line, and what else is known of it there.
 
-A store whose files are read may leave out what these tell; one of which only its changelog is left must say its kind,
-and the times that stores of this kind have.
+For a store whose files are read, what the files say can be left out. For one of which only the changelog is left, kind
+and times must be given.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from upgrade_tools.states.state import StateOptions
 
 _FORM: Final = "NAME[:KIND[:OPTION=MS,...]]"
 _LEAST_MS: Final = {"window_size_ms": 0, "retention_ms": 0, "segment_interval_ms": 1}
-"""The times that can be given, and how many milliseconds these are at least."""
+"""The times that can be given, and the minimum of each."""
 _MAX_DIGITS: Final = 19
-"""Of 2^63 - 1, more than which no time is."""
+"""Of 2^63 - 1, the greatest time."""
 _EXAMPLES_MS: Final = {"window_size_ms": 60_000, "retention_ms": 3_600_000}
-"""The times that must be given for the stores that have them."""
+"""The times that must be given for kinds that have them, with examples."""
 _Times: TypeAlias = Mapping[str, int]
 _SUPPLIERS: Final[dict[StoreKind, Callable[[str, StoreType, _Times], BytesStoreSupplier]]] = {
     StoreKind.KEY_VALUE: lambda name, _, times: Stores.persistent_key_value_store(name),
@@ -44,22 +44,22 @@ _SUPPLIERS: Final[dict[StoreKind, Callable[[str, StoreType, _Times], BytesStoreS
 
 @dataclass(frozen=True)
 class StoreArgument:
-    """What one argument says of a store."""
+    """What one argument says about a store."""
 
     text: str
     """The argument, for errors."""
     name: str
     kind: StoreType | None
     times_ms: Mapping[str, int]
-    """By the names that `StateOptions` has for them; those that are given."""
+    """The times that were given, named as in `StateOptions`."""
 
     @classmethod
     def parse(cls, text: str) -> StoreArgument:
-        """Return what `text` says. Raises ValueError if it is not of the form, or a time is out of range."""
+        """Return what `text` says. Raises ValueError if it is malformed, or a time is out of range."""
         name, _, rest = text.partition(":")
         kind, _, times = rest.partition(":")
         if not name:
-            raise ValueError(f"{text!r} names no store: it is to be {_FORM}")
+            raise ValueError(f"{text!r} names no store: write {_FORM}")
         return cls(text, name, _kind(text, kind) if kind else None, _times(text, times))
 
     @property
@@ -78,7 +78,7 @@ class StoreArgument:
         Raises ValueError, with what is missing or wrong.
         """
         if self.kind is None:
-            raise ValueError(f"{self.text!r} does not say what the store is, {_one_of_the_kinds()}")
+            raise ValueError(f"{self.text!r} does not say the store's kind, {_one_of_the_kinds()}")
         spans = self.kind.store_kind.spans
         needed = [time for time in _EXAMPLES_MS if time in spans]
         missing = [_option(time) for time in needed if time not in self.times_ms]
@@ -94,7 +94,7 @@ class StoreArgument:
 
 
 def parse_stores(texts: Sequence[str]) -> list[StoreArgument]:
-    """Return what each text says. Raises ValueError for one that is not of the form, or a store that comes twice."""
+    """Return what each text says. Raises ValueError for a malformed one, or a store that is named twice."""
     arguments = [StoreArgument.parse(text) for text in texts]
     names = [argument.name for argument in arguments]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -107,11 +107,11 @@ def _kind(text: str, kind: str) -> StoreType:
     try:
         return StoreType(kind)
     except ValueError:
-        raise ValueError(f"{text!r} is not {_FORM} with {_one_of_the_kinds()}") from None
+        raise ValueError(f"{text!r} is not {_FORM} with a known kind, {_one_of_the_kinds()}") from None
 
 
 def _one_of_the_kinds() -> str:
-    return f"one of the kinds {', '.join(known.value for known in StoreType)}"
+    return f"one of {', '.join(known.value for known in StoreType)}"
 
 
 def _times(text: str, times: str) -> dict[str, int]:
@@ -124,7 +124,7 @@ def _times(text: str, times: str) -> dict[str, int]:
             raise ValueError(f"{text!r}: {part!r} is not OPTION=MS with one of the options {options}")
         if time in found:
             raise ValueError(f"{text!r} says {option} more than once")
-        # Python refuses to read numbers of thousands of digits, in words of its own.
+        # Python refuses to parse numbers of thousands of digits, with another message.
         milliseconds = int(value) if len(value) <= _MAX_DIGITS else 2**63
         require_milliseconds(f"{text!r}: {option}", milliseconds, least=_LEAST_MS[time])
         found[time] = milliseconds

@@ -44,7 +44,7 @@ _UNNAMED_APPLICATION: Final = "application"
 
 
 def _kinds_at(segmented: bool, recorded: StoreSpec | None) -> tuple[StoreKind, ...]:
-    """Return what a store may be by what is recorded of it, or by where its databases are."""
+    """Return the kinds that a store may be, by its record or else by where its databases are."""
     if recorded is not None:
         return (recorded.kind,)
     return _SEGMENTED if segmented else _IN_ONE_DATABASE
@@ -97,7 +97,7 @@ class TaskState(State):
             directory = opened.enter_context(TaskDirectory(view, application_id, part, compacting=False))
             stores = {}
             for spec in specs:
-                # It is a view: what an upgrade changes in it is thrown away.
+                # In a view: what an upgrade changes is thrown away.
                 store = directory.open_store(replace(spec, through_timestamped=True))
                 stores[spec.name] = OpenStore(
                     spec,
@@ -127,7 +127,7 @@ class TaskState(State):
             ]
 
     def offset_files(self, part: int, store: str) -> RecordedOffsets:
-        """Return what Kafka Streams before 4.3 left of a store in files, which counts more than what databases say.
+        """Return the offsets that Kafka Streams before 4.3 left in files, which override those in databases.
 
         Raises StoreError if a file is damaged.
         """
@@ -153,17 +153,17 @@ class TaskState(State):
                 database.close()
 
     def _application_id(self, view: Path, task: Path, specs: Sequence[StoreSpec]) -> str:
-        """Return the id that the changelog offsets are named by, what the user says, or the directory's name."""
+        """Return the id that the user gives, that changelog offsets are named by, or the directory's name."""
         if self.options.application_id is not None:
             return self.options.application_id
-        # The longest first: of the stores `b` and `a-b`, the topic `x-a-b-changelog` is that of the second.
+        # Longest first: with stores `b` and `a-b`, the topic `x-a-b-changelog` belongs to the second.
         names = sorted((files.name for files in task_stores(task)), key=len, reverse=True)
         asked = {spec.name for spec in specs}
         for topic in changelog_topics(view):
             store = next((name for name in names if topic.endswith(f"-{name}-changelog")), None)
             if store in asked:
                 return topic.removesuffix(f"-{store}-changelog")
-        # No offset is named by it, so any name will do that is one.
+        # No offset is named by it, so any valid name will do.
         is_named = TASK_NAME.fullmatch(task.name) and is_store_name(task.parent.name)
         return task.parent.name if is_named else _UNNAMED_APPLICATION
 
@@ -174,6 +174,6 @@ def size_of(directory: Path) -> int:
 
 
 def _entries_of(task: Path, store: str) -> list[str]:
-    """Return what belongs to a store in a task's directory."""
+    """Return the paths in a task's directory that belong to a store."""
     paths = (database_directory(task, store), segments_directory(task, store), position_file(task, store))
     return [str(path.relative_to(task)) for path in paths]

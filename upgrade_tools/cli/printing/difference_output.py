@@ -14,7 +14,7 @@ from upgrade_tools.cli.printing.entry_output import entry_line, headers_text, ti
 
 
 def difference_line(spec: StoreSpec, found: EntryDifference) -> str:
-    """Return a difference on a line: - is in the first state alone, + in the other alone, ~ in both."""
+    """Return a difference on a line: - is only in the first state, + only in the other, ~ in both."""
     if found.second is None:
         return f"- {found.store}  {entry_line(spec, found.entry)}"
     if found.first is None:

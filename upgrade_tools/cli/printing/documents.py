@@ -1,7 +1,7 @@
 """What commands report, as `--json` prints it: one document, its fields in camelCase.
 
-A store is an object of the list `stores`, by its `name`; a state's identity is its `stateId`; bytes are lower-case hex;
-spans and sizes have their unit in the name. What a store holds is in `entry_documents`.
+A store is an object in the list `stores`, with its `name`; a state's identity is its `stateId`; bytes are lower-case
+hex; spans and sizes have their unit in the name. Entries of stores are in `entry_documents`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def inspection_document(report: StateInspection) -> Document:
 
 
 def inspection_facts(report: StateInspection) -> dict[str, Document]:
-    """Return what is recorded of the whole: of a local copy by its marker, of a state location by its metadata."""
+    """Return what a local copy's marker, or a state location's metadata, records of the whole."""
     if report.marker is not None:
         marker = report.marker
         held = {"stateId": marker.state_id, "shard": marker.shard, "delta": marker.delta, "version": report.version}
@@ -80,7 +80,7 @@ def check_document(report: CheckReport) -> Document:
 def comparison_document(
     first: str, other: str, comparison: Comparison, differences: int, named: Iterable[EntryDifference]
 ) -> Document:
-    """Return what `verify --json` prints of two states, with so many differences, of which some are named."""
+    """Return what `verify --json` prints of two states: the number of differences, and the first of them."""
     return {
         "path": first,
         "other": other,

@@ -8,8 +8,8 @@
     versioned   {"key", "latest": version | null, "versions": [{"value", "timestamp", "validTo", "headers"}, ...]}
 
 `timestamp` and `headers` are there if the kind has them; headers are [[key, value | null], ...] in their order. `end`
-of a window is exclusive, that of a session inclusive. Versions are oldest first, `latest` is among them, its `validTo`
-is null. With `--key-as` and `--value-as`, keys and values are what they are read as.
+of a window is exclusive, of a session inclusive. Versions are oldest first and include `latest`, whose `validTo` is
+null. With `--key-as` and `--value-as`, keys and values are what they are read as.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Document = dict[str, Any]
 def entry_documents(
     store: OpenStore, selection: Selection = EVERYTHING, *, with_headers: bool = True
 ) -> Iterator[Document]:
-    """Yield what is asked for of a store, in its order; see `select_entries`, which says what it raises.
+    """Yield the selected entries of a store, in its order. Raises what `select_entries` raises.
 
     Without `with_headers` entries have none, and headers are parsed only if the selection asks for some.
     """
@@ -41,9 +41,9 @@ def entry_documents(
 def document_of(
     spec: StoreSpec, found: Found, *, with_headers: bool = True, encoding: EntryEncoding = AS_FOUND
 ) -> Document:
-    """Return what was found of a key, as an entry of the list.
+    """Return what was found for a key, as an entry of the list.
 
-    Raises FormatError for its headers, DeserializationError for what is not as `encoding` says.
+    Raises FormatError for its headers, DeserializationError for bytes that `encoding` can't read.
     """
     documents = [entry_fields(spec, entry, with_headers=with_headers, encoding=encoding) for entry in found.entries]
     if not LAYOUTS[spec.kind].keeps_versions:

@@ -38,7 +38,7 @@ def entry_line(
 
 
 def times_text(spec: StoreSpec, entry: StoredEntry) -> str:
-    """Return what the times of an entry say, nothing for key-value stores. Brackets tell which ends are inclusive."""
+    """Return the times of an entry, empty for key-value stores. Square brackets are inclusive ends."""
     return _TIMES[spec.kind].format(entry.start_ms, "now" if entry.end_ms is None else entry.end_ms)
 
 
@@ -56,15 +56,15 @@ def print_entries(
     as_json: bool,
     encoding: EntryEncoding = AS_FOUND,
 ) -> int:
-    """Print what is asked for of the state's one store in these parts; return how many entries or versions that were.
+    """Print the selected entries of the state's one store in these parts; return how many entries or versions.
 
-    All of it need not fit into memory. The limit is one for all parts.
+    Memory does not grow with the entries. The limit is for all parts together.
     """
     spec = state.the_spec()
     asked = checked_selection(asked, spec)
     output = (_Document if as_json else _Lines)(spec, with_headers, encoding)
     left, entries = asked.limit, 0
-    # On a terminal the entries themselves show that it goes on.
+    # On a terminal the entries themselves show progress.
     read = [state] if asked.reads_all_of(spec) else []
     with entry_bar("reading", *read, opening=len(parts), shown=not sys.stdout.isatty()) as advance:
         for number, part in enumerate(parts):
@@ -91,7 +91,7 @@ class _Lines:
         self._write = sys.stdout.write
 
     def begin(self, store: OpenStore | None) -> None:
-        """Begin; `store` is what all entries are from, None if they are from several parts."""
+        """Print what precedes the entries; `store` is theirs, None if they are from several parts."""
 
     def add(self, found: Found) -> None:
         """Print an entry, or the versions of a key."""
@@ -106,7 +106,7 @@ class _Lines:
 
 
 class _Document(_Lines):
-    """One document, of the shape of `documents`."""
+    """One document, as in `entry_documents`."""
 
     _separator = "\n"
 

@@ -1,4 +1,4 @@
-"""Shows people what `inspect` found: tables, with what is to be done next."""
+"""Shows people what `inspect` found: tables, and what to do next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from upgrade_tools.location.files import ShardFiles
 
 def print_report(report: StateInspection) -> None:
     """Print what was found to stdout."""
-    # On a pipe there is no width, and nothing is to be cut.
+    # A pipe has no width, so nothing is cut.
     console = console_on(sys.stdout, width=None if sys.stdout.isatty() else 10_000)
     parts = f"parts {', '.join(map(str, report.parts[:20]))}{', ...' if len(report.parts) > 20 else ''}"
     say(console, f"{report.path}: {report.layout.value}, {parts}")
@@ -37,7 +37,7 @@ def print_report(report: StateInspection) -> None:
         for hint in _hints(store):
             say(console, hint)
     if report.shards and report.shards[0].pointer is None:
-        say(console, "What is committed was not said: with --checkpoint or --pointers entries are looked at, too.")
+        say(console, "To have entries read, too, say what is committed with --checkpoint or --pointers.")
 
 
 def _stores(stores: Iterable[StoreInspection]) -> Table:
@@ -106,7 +106,7 @@ def _hints(store: StoreInspection) -> list[str]:
     hints = []
     if len(store.found.kinds) != 1:
         listed = ", ".join(kind.value for kind in store.found.kinds)
-        hints.append(f"The files do not tell what {name} is: to read it, say it with --kind, one of {listed}.")
+        hints.append(f"The files do not say the kind of {name}: to read it, choose one with --kind: {listed}.")
     if store.legacy_entries and store.newest_family is not None:
         moved = store.families[store.newest_family].entries
         hints.append(
@@ -115,7 +115,7 @@ def _hints(store: StoreInspection) -> list[str]:
         )
     unknown = [family for family, figures in store.families.items() if figures.format is None]
     if unknown:
-        hints.append(f"{name} has the column families {unknown}, which no store has that is known.")
+        hints.append(f"{name} has unknown column families: {unknown}.")
     return hints
 
 

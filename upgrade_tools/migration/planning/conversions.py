@@ -1,4 +1,4 @@
-"""What becomes of entries: another format, and times where they are unknown."""
+"""Converts entries to another format, and fills in unknown timestamps."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from statestore.recovery.making.logical_writes import LogicalWrite, logical_writ
 from upgrade_tools.migration.planning.plan import StorePlan
 
 _FIRST: Final = bytes(4)
-"""How the key of a window ends in a store that retains no duplicates: with the number 0."""
+"""The sequence number that ends each key of a window store without duplicates."""
 
 
 def converted_pairs(plan: StorePlan, pairs: Iterator[Pair], timestamp_ms: int | None) -> Iterator[Pair]:
     """Return entries of a database in their new format; those without a time get `timestamp_ms`, if there is one.
 
-    Raises StoreFormatError for a window that only a store with duplicates has.
+    Raises StoreFormatError for a window that only a store with duplicates can have.
     """
     convert_value = _conversion(plan.reading.format, plan.making.format)
     if convert_value is not None:
@@ -50,8 +50,8 @@ def converted_writes(plan: StorePlan, writes: list[LogicalWrite], timestamp_ms: 
 def _conversion(present: StoreFormat, wanted: StoreFormat) -> Callable[[bytes | None], bytes | None] | None:
     """Return what turns values of one format into those of another, None if it is the same.
 
-    A newer one is an upgrade. An older one is what a store of that format restores from the records that the present
-    one has in its changelog: value, timestamp and headers, of which it keeps what it has room for.
+    A newer one is an upgrade. An older one gets what a store of that format would restore from changelog records with
+    value, timestamp and headers.
     """
     if present is wanted:
         return None
@@ -70,7 +70,7 @@ def _conversion(present: StoreFormat, wanted: StoreFormat) -> Callable[[bytes | 
 
 
 def timestamp_filler(store_format: StoreFormat, timestamp_ms: int | None) -> Callable[[bytes], bytes] | None:
-    """Return what gives a value `timestamp_ms` whose timestamp is unknown; None if there is nothing to do."""
+    """Return what sets `timestamp_ms` on values with an unknown timestamp; None if there is nothing to do."""
     if timestamp_ms is None or not store_format.has_timestamp:
         return None
 
@@ -102,5 +102,5 @@ def _duplicate_error(plan: StorePlan, key: bytes) -> StoreFormatError:
         recorded="window store, with duplicates",
         asked=plan.reading.describe(),
         where=f"the window with the key 0x{key.hex()}",
-        remedy=f"It has more than one value for a key and window: say so with --kind {plan.kind.value}-dup",
+        remedy=f"It has several values for a key and window: read it with --kind {plan.kind.value}-dup",
     )

@@ -1,4 +1,4 @@
-"""What tells one migration from another, and a source from what it was: so that nothing goes on from something else."""
+"""Digests of a migration and of its source, so that a run only continues what belongs to both."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from upgrade_tools.states.state import StateOptions
 from upgrade_tools.states.task import TaskState
 
 _NOT_COUNTED = ("LOCK", "LOG")
-"""Made by whoever opens a database, and no part of what is in it."""
+"""Files that every opening of a database writes, which are not its content."""
 
 
 def request_fingerprint(plan: Plan) -> str:
-    """Return what is the same for the same command, however far an earlier run of it is.
+    """Return a digest that stays the same for the same command, however far an earlier run got.
 
-    It is what the user has said and nothing that was found, as an earlier run may have changed that in place.
+    It covers only the options, as an earlier run may have changed the files in place.
     """
     request = plan.request
     return _digest(
@@ -44,7 +44,7 @@ def request_fingerprint(plan: Plan) -> str:
 
 
 def source_fingerprint(plan: Plan, part: int) -> str:
-    """Return what is the same as long as nobody writes to a part of the source."""
+    """Return a digest that stays the same as long as nobody writes to a part of the source."""
     state = plan.state
     if isinstance(state, LocationState):
         return _digest(state.pointers[part].to_json())
@@ -55,7 +55,7 @@ def source_fingerprint(plan: Plan, part: int) -> str:
 
 
 def _files(directory: Path) -> list[list[Any]]:
-    """Return name, size and time of change of each file below a directory."""
+    """Return name, size and modification time of each file below a directory."""
     found = []
     for parent, _, names in os.walk(directory):
         for name in names:
@@ -67,7 +67,7 @@ def _files(directory: Path) -> list[list[Any]]:
 
 
 def _store_options(store: str | None, options: StateOptions) -> list[str]:
-    """Return what is said of a store, or of all others: in lists that can be sorted."""
+    """Return the options of a store, or of all others, in a list that can be sorted."""
     kind = None if options.kind is None else options.kind.value
     said = [store, kind, options.window_size_ms, options.retention_ms, options.segment_interval_ms]
     return [json.dumps(value) for value in said]

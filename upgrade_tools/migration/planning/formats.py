@@ -3,7 +3,7 @@
     plain -> timestamped -> timestamped with headers      key-value stores and windows
     plain -> with headers                                 sessions, and versions outside of Kafka Streams' layout
 
-KIP-1271 has no way from plain to headers, Kafka Streams itself upgrades so with the timestamp -1: here it must be said.
+KIP-1271 has no step from plain to headers; Kafka Streams takes it with the timestamp -1, here only if options say so.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def target_kind(
 ) -> StoreType:
     """Return what a store of `kind` becomes.
 
-    One that can't become what is asked for keeps its format, unless it was `named`: then it is refused, as are all
-    downgrades and the step from plain to headers, with MigrationRefusedError.
+    A store without the wanted format keeps its own, unless it was `named`. Raises MigrationRefusedError for that, for
+    downgrades that were not asked for, and for the step from plain to headers.
     """
     wanted = _wanted(store, kind, request, layout, named=named)
     present = kind.store_format
@@ -33,18 +33,18 @@ def target_kind(
     if present not in older_formats(kind.store_kind, wanted):
         raise MigrationRefusedError(
             request.source,
-            problem=f"store {store!r} is {kind.value}, and has no way back to {wanted.describe()}",
-            remedy="values would lose what is in them. If that is what you want, rebuild it with the command downgrade",
+            problem=f"has store {store!r} as {kind.value}, which can't be migrated back to {wanted.describe()}",
+            remedy="values would lose data. If that is what you want, rebuild it with the command downgrade",
         )
     if skips_a_step(present, wanted) and not request.through_timestamped:
         where = request.source if request.target is None else f"{request.source} {request.target}"
         again = request.source if request.target is None else request.target
         raise MigrationRefusedError(
             request.source,
-            problem=f"store {store!r} is plain, and its values get headers by way of the timestamped format",
+            problem=f"has store {store!r} as plain, and values get headers by way of the timestamped format",
             remedy=f"run `migrate {where} --to timestamped`, and then `migrate {again} --to headers`; or take both "
-            "steps at once with --through-timestamped. Their timestamps will be unknown (-1), or what --timestamp-ms "
-            "says",
+            "steps at once with --through-timestamped. Their timestamps will be unknown (-1), or those of "
+            "--timestamp-ms",
         )
     migrated = kind.in_format(wanted)
     assert migrated is not None  # it is one of the formats of its kind
@@ -55,8 +55,8 @@ def _downgraded(store: str, kind: StoreType, wanted: StoreFormat, request: Migra
     if wanted not in older_formats(kind.store_kind, kind.store_format):
         raise MigrationRefusedError(
             request.source,
-            problem=f"store {store!r} is {kind.value}, for which {wanted.describe()} is no older format",
-            remedy="name the stores that are to be downgraded with --store, or use the command migrate",
+            problem=f"has store {store!r} as {kind.value}, for which {wanted.describe()} is not an older format",
+            remedy="name the stores to downgrade with --store, or use the command migrate",
         )
     older = kind.in_format(wanted)
     assert older is not None  # it is one of the formats of its kind
@@ -76,10 +76,10 @@ def _wanted(
     }
     wanted = by_name[request.to]
     if wanted not in FAMILIES[store_kind]:
-        problem = f"store {store!r} is {kind.value}, which has no timestamped format"
+        problem = f"has store {store!r} as {kind.value}, which has no timestamped format"
         remedy = "leave it out, or migrate it --to headers"
     elif layout is TargetLayout.KAFKA_STREAMS and LAYOUTS[store_kind].keeps_versions and wanted > present:
-        problem = f"store {store!r} is {kind.value}, and no Kafka Streams has a versioned store with headers"
+        problem = f"has store {store!r} as {kind.value}, and no Kafka Streams has a versioned store with headers"
         remedy = "leave it out, or migrate it to a state location with --layout location"
     else:
         return wanted
@@ -94,6 +94,6 @@ def _refuse_unknown_to_kafka_streams(
     if layout is TargetLayout.KAFKA_STREAMS and kind is StoreType.HEADERS_VERSIONED:
         raise MigrationRefusedError(
             request.source,
-            problem=f"store {store!r} is {kind.value}, and no Kafka Streams has a versioned store with headers",
+            problem=f"has store {store!r} as {kind.value}, and no Kafka Streams has a versioned store with headers",
             remedy="name the other stores with --store",
         )

@@ -1,4 +1,4 @@
-"""What a migration will do, known before anything is written."""
+"""What a migration will do, planned before anything is written."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class StorePlan:
     """What becomes of one store."""
 
     kind: StoreType
-    """As it is: the newest format of which there is something."""
+    """Its present kind, in the newest format that it has."""
     migrated: StoreType
     reading: StoreSpec
-    """How the source is read. What is there in an older format than `kind` says is converted as a store would."""
+    """How the source is read; entries of an older format than `kind` are converted as a store would."""
     written: StoreSpec | None
-    """What is recorded of it; None if nobody says how long it and its segments keep entries, and nobody need know."""
+    """The spec to record for it; None if its retention or segment interval is unknown, and not needed."""
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class StorePlan:
 
     @property
     def making(self) -> StoreSpec:
-        """What the store is in its new format."""
+        """The spec of the store in its new format."""
         return replace(self.reading, format=self.migrated.store_format)
 
 
@@ -86,7 +86,7 @@ def plan_migration(request: MigrationRequest) -> Plan:
     if request.expiry_headers and layout is not TargetLayout.LOCATION:
         raise MigrationRefusedError(
             state.path,
-            problem="stays in directories of Kafka Streams, in which nothing says when an entry expires",
+            problem="would become directories of Kafka Streams, which do not record when an entry expires",
             remedy="leave out --expiry-header, or make a location",
         )
     found = {store.name: store for store in state.found_stores()}
@@ -111,12 +111,12 @@ def _plan_store(request: MigrationRequest, layout: TargetLayout, found: FoundSto
             recorded=" or ".join(candidate.value for candidate in found.kinds),
             asked=kind.value,
             where=of_store.path,
-            remedy="Say with --kind what it is, and with --to what it is to become",
+            remedy="Give its present kind with --kind, and its new format with --to",
         )
     migrated = target_kind(found.name, kind, request, layout, named=named)
     plan = StorePlan(kind, migrated, spec_as(found, kind, options, of_store.path), None)
     if layout is TargetLayout.KAFKA_STREAMS and plan.reading.segment_interval_ms == READING_INTERVAL_MS:
-        return plan  # segments need not begin where those of Kafka's default do, and could not be opened as such
+        return plan  # its segments may differ from Kafka's default, and could not be opened with that
     try:
         return replace(plan, written=durable_spec(plan.making, options, of_store.path))
     except UnknownKindError:
@@ -128,7 +128,7 @@ def _plan_store(request: MigrationRequest, layout: TargetLayout, found: FoundSto
 def _options_after_earlier_run(
     request: MigrationRequest, layout: TargetLayout, found: FoundStore, said: StateOptions, *, named: bool
 ) -> StateOptions:
-    """Return what is said of a store, whose kind it no longer has if an earlier run has put some of it in its place."""
+    """Return the options of a store, with its new kind if an earlier run has put some of it in its place."""
     if said.kind is None or request.target is not None or _is_found(said.kind, found):
         return said
     migrated = target_kind(found.name, said.kind, replace(request, through_timestamped=True), layout, named=named)

@@ -11,7 +11,7 @@ from upgrade_tools.states.state import StateOptions
 
 
 class TargetFormat(str, Enum):
-    """The format that stores get; sessions and versions, which have no timestamped format, keep theirs for that."""
+    """The format that stores get; sessions and versions, which have no timestamped format, keep theirs."""
 
     PLAIN = "plain"
     TIMESTAMPED = "timestamped"
@@ -38,35 +38,35 @@ class MigrationRequest:
     stores: Sequence[str] = ()
     """Which stores; none are all."""
     store_options: Mapping[str | None, StateOptions] = field(default_factory=dict)
-    """What is said of a store where its files do not tell, under its name; under None, of all others."""
+    """Options of single stores by name, and of all others under None, for what the files do not say."""
     subtopology: int | None = None
-    """Whose tasks are read, and the first number of the names of those that are made."""
+    """Whose tasks to read; also the first number in the names of new task directories."""
     application_id: str | None = None
-    """Of Kafka Streams; None is what the source says, or else the name of the directory of the target."""
+    """application.id of Kafka Streams; None is what the source says, or else the name of the target's directory."""
     pointers: Sequence[CommitPointer] | None = None
     """What is committed of a source that is a state location."""
     through_timestamped: bool = False
     """Whether plain entries may become entries with headers at once, by way of the timestamped format."""
     timestamp_ms: int | None = None
-    """What an entry gets whose timestamp is not known, as none has that was plain; None leaves it at -1, as Kafka."""
+    """Timestamp for entries without a known one, such as plain ones; None leaves it at -1, as Kafka does."""
     shard_by: str = "key"
-    """How records find the shards of a new location: `key`, which is proved, or `partition`."""
+    """How records are placed on the shards of a new location: by `key`, which is checked, or `partition`."""
     shards: int | None = None
-    """How many partitions the application has; None is one more than the last that is there."""
+    """How many partitions the application has; None is one more than the highest one found."""
     missing_are_empty: bool = False
-    """Whether partitions of which there is no task have no state, and do not lie on another machine."""
+    """Whether partitions without a task here have no state, rather than being on another machine."""
     expiry_headers: Mapping[str, str] = field(default_factory=dict)
     """The header by which the entries of a store expire, by store, in a new location."""
     changelog_offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """The last offset of changelog topics and partitions that the source has taken in, where it does not say so."""
+    """The last changelog offsets in the source, by topic and partition, where it does not record them."""
     discard_backup: bool = False
-    """Whether what was there before a migration in place is removed once the new is in its place."""
+    """Whether to remove the backup of a migration in place once the new directory is in its place."""
     work_dir: str | None = None
     dry_run: bool = False
     downgrade: bool = False
-    """Whether stores get an older format, losing what that has no room for, and none a newer one."""
+    """Whether stores get an older format, losing what that has no room for, instead of a newer one."""
 
     def options_for(self, store: str | None) -> StateOptions:
-        """Return what is said of a store."""
+        """Return the options of a store."""
         found = self.store_options.get(store, self.store_options.get(None))
         return found if found is not None else StateOptions()
