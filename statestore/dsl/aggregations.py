@@ -272,7 +272,7 @@ class _Ranked:
 
     def merge(self, key: Any, one: list[Any], other: list[Any]) -> list[Any]:
         """Return what becomes of two lists, the earlier one first."""
-        # What was there stands before what is equal and new: sorting is stable.
+        # Sorting is stable: of equal values, the older come first.
         return sorted(one + other, key=self.by, reverse=True)[: self.limit]
 
 

@@ -14,8 +14,6 @@ from statestore.errors import TopologyError
 Stream = TypeVar("Stream")
 """The class of streams."""
 
-_BRANCH = "KSTREAM-BRANCH-"
-
 
 class BranchedKStream(Generic[Stream]):
     """Sends each record to the first branch whose predicate is true; to none if none is.
@@ -27,7 +25,7 @@ class BranchedKStream(Generic[Stream]):
 
     def __init__(self, stage: Stage, make: Callable[[Stage], Stream], name: str | None) -> None:
         self._stage, self._make = stage, make
-        self._node = stage.graph.new_name(_BRANCH, name)
+        self._node = stage.graph.new_name("KSTREAM-BRANCH-", name)
         self._branches: list[tuple[Function, str]] = []
         self._default: str | None = None
         self._streams: dict[str, Stream] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from statestore.errors import TopologyError
@@ -31,20 +32,14 @@ def of_key_and(what: str, function: Function, *parameters: str) -> Function:
     ValueJoinerWithKey.
     """
     if _takes(function, len(parameters)):
-        return _WithoutKey(function)
+        return partial(_without_key, function)
     if _takes(function, len(parameters) + 1):
         return function
     raise _refusal(what, function, parameters, ("key", *parameters))
 
 
-class _WithoutKey:
-    """A function that ignores the key it is given."""
-
-    def __init__(self, function: Function) -> None:
-        self._function = function
-
-    def __call__(self, key: Any, *others: Any) -> Any:
-        return self._function(*others)
+def _without_key(function: Function, key: Any, *others: Any) -> Any:
+    return function(*others)
 
 
 def _takes(function: Any, count: int) -> bool:

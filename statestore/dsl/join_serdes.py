@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from statestore.format.serde import Serde, Serdes
@@ -35,40 +35,32 @@ class BufferedKey(NamedTuple):
 
 def waiting_key_serde(inner: Serde[Any]) -> Serde[WaitingKey]:
     """Return the serde of the keys of an outer join's store."""
-    keys = _WaitingKeys(inner.serialize, inner.deserialize)
-    return Serdes.of(f"waiting {inner.name}", keys.write, keys.read)
+    write, read = partial(_write_waiting, inner.serialize), partial(_read_waiting, inner.deserialize)
+    return Serdes.of(f"waiting {inner.name}", write, read)
 
 
 def buffered_key_serde(inner: Serde[Any]) -> Serde[BufferedKey]:
     """Return the serde of the keys of the buffer of a join with a versioned table."""
-    keys = _BufferedKeys(inner.serialize, inner.deserialize)
-    return Serdes.of(f"buffered {inner.name}", keys.write, keys.read)
+    write, read = partial(_write_buffered, inner.serialize), partial(_read_buffered, inner.deserialize)
+    return Serdes.of(f"buffered {inner.name}", write, read)
 
 
-@dataclass(frozen=True)
-class _WaitingKeys:
-    serialize: Callable[[Any], bytes]
-    deserialize: Callable[[bytes], Any]
-
-    def write(self, place: WaitingKey) -> bytes:
-        return encode_waiting_key(place.timestamp_ms, place.is_left, self.serialize(place.key))
-
-    def read(self, data: bytes) -> WaitingKey:
-        timestamp_ms, is_left, key = decode_waiting_key(data)
-        return WaitingKey(timestamp_ms, is_left, self.deserialize(key))
+def _write_waiting(serialize: Callable[[Any], bytes], place: WaitingKey) -> bytes:
+    return encode_waiting_key(place.timestamp_ms, place.is_left, serialize(place.key))
 
 
-@dataclass(frozen=True)
-class _BufferedKeys:
-    serialize: Callable[[Any], bytes]
-    deserialize: Callable[[bytes], Any]
+def _read_waiting(deserialize: Callable[[bytes], Any], data: bytes) -> WaitingKey:
+    timestamp_ms, is_left, key = decode_waiting_key(data)
+    return WaitingKey(timestamp_ms, is_left, deserialize(key))
 
-    def write(self, place: BufferedKey) -> bytes:
-        return encode_buffered_key(place.timestamp_ms, self.serialize(place.key), place.sequence)
 
-    def read(self, data: bytes) -> BufferedKey:
-        timestamp_ms, key, sequence = decode_buffered_key(data)
-        return BufferedKey(timestamp_ms, self.deserialize(key), sequence)
+def _write_buffered(serialize: Callable[[Any], bytes], place: BufferedKey) -> bytes:
+    return encode_buffered_key(place.timestamp_ms, serialize(place.key), place.sequence)
+
+
+def _read_buffered(deserialize: Callable[[bytes], Any], data: bytes) -> BufferedKey:
+    timestamp_ms, key, sequence = decode_buffered_key(data)
+    return BufferedKey(timestamp_ms, deserialize(key), sequence)
 
 
 def _encode_logged(record: BufferedRecord) -> bytes:

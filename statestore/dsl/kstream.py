@@ -239,9 +239,9 @@ class KStream(Staged):
         materialized: Materialized | None = None,
         name: str | None = None,
     ) -> KStream:
-        """Return the records without duplicates: a record is one if the same has passed within `within` of it.
+        """Return the records except duplicates: those at most `within` before or after an equal one that has passed.
 
-        `by` says when two records of a key are the same: with None always; with the name of a header if its last value
+        `by` says when two records of a key are equal: with None always; with the name of a header if its last value
         is equal; with a list of columns if the values, which are dicts, are equal in them; with a function of key and
         value if it returns the same, which must be serializable as JSON. Records without that header or without a
         value, and those for which the function returns None, always pass.

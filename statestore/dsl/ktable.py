@@ -40,7 +40,6 @@ Stream = TypeVar("Stream")
 
 _SUPPRESS = "KTABLE-SUPPRESS-"
 _FILTER = "KTABLE-FILTER-"
-_MAP_VALUES = "KTABLE-MAPVALUES-"
 
 
 class KTable(Staged, Generic[Stream]):
@@ -62,7 +61,7 @@ class KTable(Staged, Generic[Stream]):
         name: str | None = None,
     ) -> KTable[Stream]:
         """Return the keys for which a predicate of key and value is true; for the others, deletions go on."""
-        kept = _Kept(of_key_and_value("filter()", predicate), True)
+        kept = partial(_kept, of_key_and_value("filter()", predicate), True)
         return self._computed(_FILTER, name, kept, materialized, self._value_serde, is_filter=True)
 
     def filter_not(
@@ -73,7 +72,7 @@ class KTable(Staged, Generic[Stream]):
         name: str | None = None,
     ) -> KTable[Stream]:
         """Return the keys for which a predicate of key and value is false; for the others, deletions go on."""
-        kept = _Kept(of_key_and_value("filter_not()", predicate), False)
+        kept = partial(_kept, of_key_and_value("filter_not()", predicate), False)
         return self._computed(_FILTER, name, kept, materialized, self._value_serde, is_filter=True)
 
     def map_values(
@@ -86,7 +85,7 @@ class KTable(Staged, Generic[Stream]):
     ) -> KTable[Stream]:
         """Return the table with new values, a function of the value or of key and value; None deletes the key."""
         function = of_key_and("map_values()", mapper, "value")
-        return self._computed(_MAP_VALUES, name, function, materialized, value_serde, is_filter=False)
+        return self._computed("KTABLE-MAPVALUES-", name, function, materialized, value_serde, is_filter=False)
 
     def suppress(self, suppressed: Suppressed) -> KTable[Stream]:
         """Return the table with its changes held back: of several changes of a key, only the last one goes on.
@@ -312,14 +311,9 @@ class KTable(Staged, Generic[Stream]):
         return KTable(Stage(graph, node, self._key_serde, asked.value_serde), plan, computed_of=self)
 
 
-class _Kept:
-    """The value of a key for which a predicate returns `wanted`; None for others."""
-
-    def __init__(self, predicate: Callable[[Any, Any], Any], wanted: bool) -> None:
-        self._predicate, self._wanted = predicate, wanted
-
-    def __call__(self, key: Any, value: Any) -> Any:
-        return value if bool(self._predicate(key, value)) is self._wanted else None
+def _kept(predicate: Callable[[Any, Any], Any], wanted: bool, key: Any, value: Any) -> Any:
+    """Return the value if the predicate returns `wanted` for it, else None."""
+    return value if bool(predicate(key, value)) is wanted else None
 
 
 class GlobalKTable:

@@ -61,15 +61,11 @@ def by_column(
                 f"group_by({column!r}): no serde writes {values.types[column]} as a key: cast the column, or give "
                 "group_by() a key_serde"
             )
-    return _OfColumn(column), key_serde
+    return partial(_of_column, column), key_serde
 
 
-@dataclass(frozen=True)
-class _OfColumn:
-    column: str
-
-    def __call__(self, key: Any, value: Any) -> Any:
-        return None if value is None else value.get(self.column)
+def _of_column(column: str, key: Any, value: Any) -> Any:
+    return None if value is None else value.get(column)
 
 
 def topic_of(prefix: str) -> str:

@@ -1,4 +1,4 @@
-"""What all streams that can be aggregated share, by whatever they are aggregated."""
+"""What all streams that can be aggregated share."""
 
 from __future__ import annotations
 

@@ -188,17 +188,19 @@ def _summed(type_: _Type) -> _Type:
 
 def _summing(type_: _Type) -> Aggregation:
     if type_ is not None and _is_decimal(type_):
-        return _merging_alike(_DecimalSum(type_.scale))
-    return _merging_alike(_Sum())
+        return _merging_alike(partial(_sum_of_decimals, type_.scale))
+    return _merging_alike(_sum)
 
 
 def _of_numbers(aggregation: Aggregation, type_: _Type) -> Aggregation:
     """Return an aggregation that also takes JSON's texts for floating-point numbers, such as "NaN"."""
-    return _merging_alike(_OfNumbers(aggregation)) if type_ is not None and _is_floating(type_) else aggregation
+    if type_ is None or not _is_floating(type_):
+        return aggregation
+    return _merging_alike(partial(_aggregate_numbers, aggregation.aggregator))
 
 
 def _ranking(limit: int, by: Callable[[Any], Any] | None, type_: _Type) -> Aggregation:
-    return ranking(limit, _ByNumber(by or _rank) if type_ is not None and _is_floating(type_) else by)
+    return ranking(limit, partial(_by_number, by or _rank) if type_ is not None and _is_floating(type_) else by)
 
 
 def _rank(number: Any) -> Any:
@@ -211,51 +213,33 @@ def _mean(sum_and_count: list[Any]) -> Any:
 
 def _merging_alike(step: Callable[[Any, Any, Any], Any]) -> Aggregation:
     """Return an aggregation that begins with None, and merges an aggregate as if it were a value."""
-    return Aggregation(nothing, step, needs_value=True, merger=_Merged(step))
+    return Aggregation(nothing, step, needs_value=True, merger=partial(_merge, step))
 
 
-@dataclass(frozen=True)
-class _Merged:
-    step: Callable[[Any, Any, Any], Any]
-
-    def __call__(self, key: Any, one: Any, other: Any) -> Any:
-        return self.step(key, other, one)
+def _merge(step: Callable[[Any, Any, Any], Any], key: Any, one: Any, other: Any) -> Any:
+    return step(key, other, one)
 
 
-@dataclass(frozen=True)
-class _OfNumbers:
-    of: Aggregation
-
-    def __call__(self, key: Any, value: Any, held: Any) -> Any:
-        return in_json(self.of.aggregator(key, number_of(value), None if held is None else number_of(held)))
+def _aggregate_numbers(step: Callable[[Any, Any, Any], Any], key: Any, value: Any, held: Any) -> Any:
+    return in_json(step(key, number_of(value), None if held is None else number_of(held)))
 
 
-@dataclass(frozen=True)
-class _Sum:
-    def __call__(self, key: Any, value: Any, held: Any) -> Any:
-        total = number_of(value) + (0 if held is None else number_of(held))
-        if isinstance(total, int) and not -(2**63) <= total < 2**63:
-            raise SerializationError("a sum of whole numbers does not fit in 64 bits")
-        return in_json(total)
+def _sum(key: Any, value: Any, held: Any) -> Any:
+    total = number_of(value) + (0 if held is None else number_of(held))
+    if isinstance(total, int) and not -(2**63) <= total < 2**63:
+        raise SerializationError("a sum of whole numbers does not fit in 64 bits")
+    return in_json(total)
 
 
-@dataclass(frozen=True)
-class _DecimalSum:
-    scale: int
-
-    def __call__(self, key: Any, value: Any, held: Any) -> Any:
-        total = sum((Decimal(repr(number_of(each))) for each in (held, value) if each is not None), Decimal())
-        if abs(total) >= Decimal(10) ** (_EXACT_DIGITS - self.scale):
-            raise SerializationError(f"a sum of decimals does not fit in decimal({_EXACT_DIGITS},{self.scale})")
-        return float(total)
+def _sum_of_decimals(scale: int, key: Any, value: Any, held: Any) -> Any:
+    total = sum((Decimal(repr(number_of(each))) for each in (held, value) if each is not None), Decimal())
+    if abs(total) >= Decimal(10) ** (_EXACT_DIGITS - scale):
+        raise SerializationError(f"a sum of decimals does not fit in decimal({_EXACT_DIGITS},{scale})")
+    return float(total)
 
 
-@dataclass(frozen=True)
-class _ByNumber:
-    by: Callable[[Any], Any]
-
-    def __call__(self, value: Any) -> Any:
-        return self.by(number_of(value))
+def _by_number(by: Callable[[Any], Any], value: Any) -> Any:
+    return by(number_of(value))
 
 
 _COUNT: Final = AggregateRule("count", _ANY, lambda type_: pa.int64(), lambda type_: counting())

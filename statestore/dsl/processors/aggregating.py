@@ -59,7 +59,7 @@ class Aggregating(Planned[AggregatePlan]):
 
 
 class Update:
-    """What a record makes of what is held of its key or window."""
+    """Computes what to hold of a key or window after a record."""
 
     def __init__(self, plan: AggregatePlan, context: ProcessorContext) -> None:
         self._initializer, self._aggregator = plan.aggregation.initializer, plan.aggregation.aggregator

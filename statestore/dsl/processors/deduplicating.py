@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -40,18 +40,17 @@ from statestore.processor.processor import BatchProcessor
 from statestore.processor.record import Record
 from statestore.stores.codec import HeldColumns
 
+Identity: TypeAlias = "Callable[[Record[Any, Any]], bytes | None]"
+"""Returns what a record has in common with its duplicates of the same key; None for a record that always passes."""
 
-class Identity(Protocol):
-    """What two records of a key have in common if they are duplicates; None for a record that always passes."""
+
+@runtime_checkable
+class ColumnIdentity(Protocol):
+    """An identity that can be computed for columns of records."""
 
     def __call__(self, record: Record[Any, Any]) -> bytes | None:
         """Return that of a record."""
         ...
-
-
-@runtime_checkable
-class ColumnIdentity(Identity, Protocol):
-    """An identity that can be computed for columns of records."""
 
     def of_columns(self, records: RecordColumns) -> pa.BinaryArray:
         """Return that of each record."""

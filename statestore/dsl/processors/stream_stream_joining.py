@@ -8,7 +8,7 @@ or its window has closed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.join_serdes import WaitingKey
@@ -23,8 +23,6 @@ from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
-
-_LEAST_WAITING: Final = "{}-join-least-waiting"
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class KeepingWindow(Planned[KeptSide]):
         """Send a record on, and keep it."""
         self._context.forward(record)
         # After a rescaling, drop what had already expired in the key's earlier shard.
-        if record.key is not None and record.timestamp_ms > self._earlier.of(record) - self._plan.retention_ms:
+        if record.key is not None and record.timestamp_ms > self._earlier.earlier(record) - self._plan.retention_ms:
             # A value of None changes nothing, but is logged, as in Kafka.
             held = ValueTimestampHeaders.make(record.value, record.timestamp_ms, record.headers)
             self._store.put(record.key, held, record.timestamp_ms)
@@ -90,7 +88,7 @@ class WaitingRecords:
 
     def __init__(self, join: StreamJoin, store: Any, context: ProcessorContext, joined: JoinedRecords) -> None:
         self._store, self._context, self._joined = store, context, joined
-        self._least_waiting = _LEAST_WAITING.format(join.left_store)
+        self._least_waiting = f"{join.left_store}-join-least-waiting"
         self._closes_after_ms = {is_left: join.windows.closes_after_ms(is_left=is_left) for is_left in (True, False)}
         keeps = not join.headers.keeps_none
         self._values = {

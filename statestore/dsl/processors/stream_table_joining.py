@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.join_serdes import BufferedKey
@@ -22,8 +22,6 @@ from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS
 from statestore.processor.record import Record, RecordMetadata
-
-_SEQUENCE: Final = "{}-sequence"
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ class BufferedStreamTableJoining(StreamTableJoining):
         self._values = ValueBytes(buffer.value_serde)
         self._observed = ObservedTime(context, buffer.store, buffer.key_serde)
         self._closing = WindowClosing(self._observed, buffer.grace_ms)
-        self._sequence_name = _SEQUENCE.format(buffer.store)
+        self._sequence_name = f"{buffer.store}-sequence"
         self._sequence = context.processor_metadata(self._sequence_name) or 0
         self._earliest_ms = 0
         """No waiting record is earlier."""
@@ -118,7 +116,7 @@ class BufferedStreamTableJoining(StreamTableJoining):
             self._join_due(due_ms)
 
     def finish_batch(self) -> None:
-        """Have committed what is remembered."""
+        """Have the time and the sequence committed with the batch."""
         self._observed.record()
         if self._sequence:
             self._context.set_processor_metadata(self._sequence_name, self._sequence)

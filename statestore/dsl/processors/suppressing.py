@@ -59,11 +59,17 @@ class Suppressing(Planned[SuppressPlan]):
             self._emit(buffer.take_of_key(record.key, due_of_key_ms))
         if self._is_full():
             if plan.config.is_strict:
-                raise self._full()
+                raise SuppressionBufferFullError(
+                    node=self._context.node,
+                    records=buffer.records,
+                    max_records=plan.config.record_bound,
+                    size_bytes=buffer.size_bytes,
+                    max_bytes=plan.config.byte_bound,
+                )
             self._emit(buffer.take(self._is_full))
 
     def finish_batch(self) -> None:
-        """Have committed what is held back."""
+        """Have the time and the state of the buffer committed with the batch."""
         self._buffer.record()
         self._observed.record()
 
@@ -78,16 +84,6 @@ class Suppressing(Planned[SuppressPlan]):
         config, buffer = self._plan.config, self._buffer
         too_many = config.record_bound is not None and buffer.records > config.record_bound
         return too_many or (config.byte_bound is not None and buffer.size_bytes > config.byte_bound)
-
-    def _full(self) -> SuppressionBufferFullError:
-        config, buffer = self._plan.config, self._buffer
-        return SuppressionBufferFullError(
-            node=self._context.node,
-            records=buffer.records,
-            max_records=config.record_bound,
-            size_bytes=buffer.size_bytes,
-            max_bytes=config.byte_bound,
-        )
 
 
 @dataclass(frozen=True)

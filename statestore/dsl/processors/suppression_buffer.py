@@ -22,7 +22,6 @@ from statestore.stores.builder import StoreBuilder
 from statestore.stores.stores import Stores
 
 _NOWHERE: Final = RecordMetadata("", -1, -1)
-_TIMES: Final = "{}-times"
 _READ_AT_MOST: Final = 16_384
 """The most decoded entries of a batch that are kept in memory."""
 
@@ -47,7 +46,7 @@ class BufferPlan:
     @property
     def times(self) -> str:
         """The name of the store in order of time."""
-        return _TIMES.format(self.store)
+        return f"{self.store}-times"
 
     def builders(self) -> tuple[StoreBuilder[Any], StoreBuilder[Any]]:
         """Return the builders of the store by key and of the one in order of time.

@@ -19,7 +19,6 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
 from statestore.stores.codec import HeldColumns
 
-_NEVER_MS: Final = MAX_TIME_MS
 _READ_AT_ONCE: Final = 512
 _HELD_AT_MOST: Final = 16_384
 DUE_AT_ONCE: Final = 65_536
@@ -39,7 +38,7 @@ class TimeQueue:
         recorded = context.processor_metadata(store)
         self.is_unknown = recorded is None
         """Whether the content is unknown: the queue is new, or its state came from elsewhere."""
-        self.first_ms = self._recorded_ms = _NEVER_MS if recorded is None else recorded
+        self.first_ms = self._recorded_ms = MAX_TIME_MS if recorded is None else recorded
         """No key is due earlier; in an empty queue, the end of time."""
         self._read_to = b""
         """Up to where the store has been read into the heap."""
@@ -72,7 +71,7 @@ class TimeQueue:
         while is_wanted(self.first_ms):
             place = self._first()
             if place is None:
-                self.first_ms = _NEVER_MS
+                self.first_ms = MAX_TIME_MS
                 return
             self.first_ms, key = time_and_key(place)
             if not is_wanted(self.first_ms):
@@ -105,7 +104,7 @@ class TimeQueue:
             return
         behind = due_bounds(now_ms)[1]
         found: list[bytes] = []
-        first_ms = _NEVER_MS
+        first_ms = MAX_TIME_MS
         with self._store.range(due_key(self.first_ms, b""), last_due_place()) as entries:
             for place, _ in entries:
                 if place >= behind:

@@ -1,4 +1,4 @@
-"""When windows close: what is late and what is final, of one time and of columns of times.
+"""When windows close: what is late and what is final, for single records and for columns.
 
     a window has closed  <=>  end_ms <= time_ms - closes_after_ms
 
@@ -10,7 +10,7 @@ neither times nor graces. A record that waits is treated as a window that ends w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class EarlierTimesOfKeys:
         self._times = context._earlier_times(kind, name)
         self._context, self._key_serde = context, key_serde
 
-    def of(self, record: Record[Any, Any]) -> int:
+    def earlier(self, record: Record[Any, Any]) -> int:
         """Return the time for a record, whose key may be windowed."""
         if self._times is None or record.key is None:
             return UNSEEN_MS
@@ -47,7 +47,7 @@ class EarlierTimesOfKeys:
         metadata = self._context.record_metadata
         return self._times.of(serde.serialize(key), NOWHERE if metadata is None else metadata.partition)
 
-    def of_many(self, records: RecordColumns) -> Integers:
+    def earlier_many(self, records: RecordColumns) -> Integers:
         """Return the time for each record; all have keys."""
         if self._times is None:
             return np.full(len(records), UNSEEN_MS, np.int64)
@@ -59,10 +59,6 @@ class EarlierTimesOfKeys:
         return self._times.of_many(columns_of(serde, "key", TopologyError).serialize(keys), places)
 
 
-_OBSERVED: Final = "{}-observed-stream-time"
-_OF_JOIN: Final = "{}-join-stream-time"
-
-
 Times = TypeVar("Times", int, Integers)
 
 
@@ -71,43 +67,7 @@ def latest_closed(time_ms: Times, closes_after_ms: int) -> Times:
     return time_ms - min(closes_after_ms, MAX_TIME_MS)  # columns have 64 bits
 
 
-class EventTime(Protocol):
-    """Event time as a node sees it: the latest timestamp of all records up to one, in ms."""
-
-    def advance(self, record: Record[Any, Any]) -> int:
-        """Take a record into account, and return the time."""
-        ...
-
-    def advance_many(self, records: RecordColumns) -> Integers:
-        """Take at least one record into account, and return the time at each."""
-        ...
-
-    def earlier(self, record: Record[Any, Any]) -> int:
-        """Return the time in the shard of the record's key before a rescaling; -1 unless this was later."""
-        ...
-
-    def earlier_many(self, records: RecordColumns) -> Integers:
-        """Return that time for each record."""
-        ...
-
-
-class _NodeTime:
-    """A time that is committed as processor metadata, and what it was before a rescaling."""
-
-    def __init__(self, context: ProcessorContext, name: str, key_serde: Serde[Any]) -> None:
-        self._context, self._name = context, name
-        self._earlier = EarlierTimesOfKeys(context, "processor", name, key_serde)
-
-    def earlier(self, record: Record[Any, Any]) -> int:
-        """Return the time in the shard of the record's key before a rescaling; -1 unless this was later."""
-        return self._earlier.of(record)
-
-    def earlier_many(self, records: RecordColumns) -> Integers:
-        """Return that time for each record."""
-        return self._earlier.of_many(records)
-
-
-class ObservedTime(_NodeTime):
+class ObservedTime(EarlierTimesOfKeys):
     """The latest timestamp that a node has seen in its shard, over batches and restarts.
 
     It is committed with the batch as processor metadata. Kafka forgets it at a restart, and then accepts records that
@@ -115,7 +75,8 @@ class ObservedTime(_NodeTime):
     """
 
     def __init__(self, context: ProcessorContext, store: str, key_serde: Serde[Any]) -> None:
-        super().__init__(context, _OBSERVED.format(store), key_serde)
+        self._name = f"{store}-observed-stream-time"
+        super().__init__(context, "processor", self._name, key_serde)
         recorded = context.processor_metadata(self._name)
         self._time_ms = self._recorded_ms = -1 if recorded is None else recorded
 
@@ -132,17 +93,18 @@ class ObservedTime(_NodeTime):
         return times_ms
 
     def record(self) -> None:
-        """Have it committed with the batch."""
+        """Have the time committed with the batch."""
         if self._time_ms != self._recorded_ms:
             self._context.set_processor_metadata(self._name, self._time_ms)
             self._recorded_ms = self._time_ms
 
 
-class SharedTime(_NodeTime):
+class SharedTime(EarlierTimesOfKeys):
     """The latest timestamp that several nodes have seen, likewise; they share it under one name."""
 
     def __init__(self, context: ProcessorContext, store: str, key_serde: Serde[Any]) -> None:
-        super().__init__(context, _OF_JOIN.format(store), key_serde)
+        self._name = f"{store}-join-stream-time"
+        super().__init__(context, "processor", self._name, key_serde)
 
     def advance(self, record: Record[Any, Any]) -> int:
         """Take a record's timestamp into account, and return the latest of all nodes."""
@@ -190,7 +152,7 @@ class WindowClosing:
     the time of the present shard alone says what closes now, and both times say what is late.
     """
 
-    def __init__(self, time: EventTime, closes_after_ms: int) -> None:
+    def __init__(self, time: ObservedTime | ShardTime, closes_after_ms: int) -> None:
         self._time, self._closes_after_ms = time, closes_after_ms
 
     def seen(self, closed_ms: Times) -> Times:

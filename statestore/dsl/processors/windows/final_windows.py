@@ -83,7 +83,7 @@ class FinalWindows:
         """Forget a window that is gone."""
         self._queue.remove(window.end_ms, started_key(window.start_ms, self._key_bytes(window.key)))
 
-    def put_out(self, closed_ms: int, changes: ChangesOut) -> None:
+    def emit(self, closed_ms: int, changes: ChangesOut) -> None:
         """Send on the windows that end by `closed_ms`, in order of end, start and serialized key."""
         for end_ms, place in self._queue.take(lambda time_ms: time_ms <= closed_ms):
             start_ms, key_bytes = start_and_key(place)
@@ -134,7 +134,7 @@ class FinalWindowColumns:
     def note(self, closing: Closing, places: pa.BinaryArray, rows: Integers, are_there: Flags) -> None:
         """Note which windows there are: the records in `rows` make or delete those at `places`, in order.
 
-        Those that `put_out` found closed are deleted, too, each before its record makes another one.
+        Those that `emit` found closed are deleted, too, each before its record makes another one.
         """
         closed_by = np.searchsorted(closing.closed_ms, decode_window_ends(places).ends_ms)
         before = np.flatnonzero((rows < closed_by) & (closed_by < len(closing.records)))
@@ -154,7 +154,7 @@ class FinalWindowColumns:
         """Return which windows are in the queue of ends."""
         return self._queue.has_many(places)
 
-    def put_out(self, closing: Closing, made: RecordColumns) -> None:
+    def emit(self, closing: Closing, made: RecordColumns) -> None:
         """Send on the windows that have closed, in order of end, start and serialized key.
 
         `made` has the new state of those that got records, by their places; null is deleted. Call this before storing

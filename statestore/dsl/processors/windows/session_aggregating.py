@@ -176,7 +176,7 @@ class SessionAggregatingColumns(WindowedAggregateColumns[SessionWindows]):
         self._tell_late(records, np.array(merged.late, np.int64))
         changed = self._changed(records, merged, values, headers)
         if self._final is not None:
-            self._put_out(self._final, closing, changed)
+            self._emit(self._final, closing, changed)
         if self._store_is_behind:
             # Entries of an earlier shard that was ahead must not hide open sessions.
             self._store.hold_stream_time(seen_ms[-1])
@@ -211,7 +211,7 @@ class SessionAggregatingColumns(WindowedAggregateColumns[SessionWindows]):
         return _Chosen(coming, held) if aggregation.combine is None else _Made(coming.to_pylist(), held)
 
     def _headers_of(self, coming: pa.BinaryArray, held: pa.BinaryArray) -> tuple[_Items, Callable[[Any, Any], Any]]:
-        """Return the headers, and what merges two of them."""
+        """Return the headers, and a function that merges two lists of them."""
         policy = self._headers
         if policy.keeps_none:
             return _Chosen(pa.repeat(pa.scalar(b"", pa.binary()), len(coming)), held), _later
@@ -233,28 +233,28 @@ class SessionAggregatingColumns(WindowedAggregateColumns[SessionWindows]):
         return _Changed(rows, keys, starts_ms, ends_ms, made, values.column(old), groups_of(made.key))
 
     def _keep(self, records: RecordColumns, changed: _Changed) -> None:
-        """Store what sessions have come to."""
+        """Store the last state of each session."""
         lasts = np.sort(changed.groups.last_rows)
         made_for = records.take(changed.rows[lasts])
         value, headers = (column.take(pa.array(lasts)) for column in (changed.made.value, changed.made.headers))
-        # What is removed is logged with the headers of the record.
+        # Deletions are logged with the headers of the record.
         headers = pc.if_else(pc.is_valid(value), headers, made_for.headers)
         stored = made_for.with_columns(value=value, headers=headers)
         self._store.put_many(stored, changed.starts_ms[lasts], changed.ends_ms[lasts])
 
-    def _put_out(self, final: FinalWindowColumns, closing: Closing, changed: _Changed) -> None:
-        """Put out those sessions that are closed by any record, and note when the others end."""
+    def _emit(self, final: FinalWindowColumns, closing: Closing, changed: _Changed) -> None:
+        """Emit the sessions that the records close, and note when the others end."""
         groups, made, ends_ms = changed.groups, changed.made, changed.ends_ms
         is_there = is_valid(made.value)
         is_new = np.zeros(len(groups), np.bool_)
         is_new[groups.codes[is_there & ~is_valid(changed.old)]] = True
         closed_by = np.searchsorted(closing.closed_ms, ends_ms)
-        # A session that closed and is still seen can be merged: it was put out before as it was then.
+        # A closed session that is still visible can be merged: it was emitted before, in its earlier state.
         before = np.flatnonzero((changed.rows < closed_by) & (closed_by < len(closing.records)))
         lasts = before[are_last(pa.array(groups.codes[before]))]
         lasts = lasts[ends_ms[lasts] >= self._store.first_visible_ms]
         ready = made.take(lasts).with_columns(key=self._places(final, changed, lasts))
-        final.put_out(closing, ready.filter(is_new[groups.codes[lasts]] | final.are_noted(ready.key)))
+        final.emit(closing, ready.filter(is_new[groups.codes[lasts]] | final.are_noted(ready.key)))
         noted = np.flatnonzero(~is_there | ~is_valid(changed.old))
         final.note(closing, self._places(final, changed, noted), changed.rows[noted], is_there[noted])
 

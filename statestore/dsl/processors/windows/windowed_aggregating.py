@@ -108,7 +108,7 @@ class WindowedAggregate(WindowedProcessor[WindowsT]):
         """
         closed_ms = self._closing.advance(record)
         if self._final is not None:
-            self._final.put_out(closed_ms, self._changes)
+            self._final.emit(closed_ms, self._changes)
         if self._store_is_behind:
             # Entries of an earlier shard that was ahead must not hide open windows.
             self._store.hold_stream_time(self._closing.seen(closed_ms))
@@ -317,7 +317,7 @@ class WindowedAggregatingColumns(WindowedAggregateColumns[TimeWindows]):
         places = final.places(windows.key, starts_ms, ends_ms)
         is_closed = ends_ms <= closing.closed_ms[-1]
         is_shown = starts_ms >= self._store.first_visible_ms
-        final.put_out(closing, windows.with_columns(key=places).filter(is_closed & is_shown))
+        final.emit(closing, windows.with_columns(key=places).filter(is_closed & is_shown))
         self._store.put_many(windows, starts_ms)
         groups = updated.groups
         is_begun = np.where(groups.rows_before < 0, updated.is_new[groups.codes], ~is_valid(updated.old))
