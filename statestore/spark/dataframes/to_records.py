@@ -69,8 +69,8 @@ def to_records(
 
     Args:
         df: any columns. Below, a column is given by its name, or as a Column with any expression.
-        key: of the record; None for records without keys, which `shard_by="partition"` takes. Several columns, or
-            `["*"]` for all, become a JSON object.
+        key: of the record; None for records without keys: for `shard_by="partition"`, or steps that give them some.
+            Several columns, or `["*"]` for all, become a JSON object.
         value: likewise. A null value is a tombstone.
         topic: the name of the topic that a source of the topology reads; or a Column of names.
         timestamp: of the record: a column of timestamps, of dates (their midnight in the session's time zone), or of
