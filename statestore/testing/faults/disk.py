@@ -109,6 +109,14 @@ class FaultyLocation(DurableLocation):
         super().__init__(location, disk=FaultyDisk(injector))
         self._injector = injector
         self.directory = Path(location)
+        self._below = ""
+
+    def below(self, name: str) -> FaultyLocation:
+        """Return a directory of this one, whose files rot as those of this one do."""
+        made = super().below(name)
+        assert isinstance(made, FaultyLocation)  # it is a copy
+        made._below = f"{self._below}{name}/"
+        return made
 
     def read(self, name: str, max_bytes: int) -> pa.Buffer | None:
         """Read a file, of which a bit may be wrong."""
@@ -142,7 +150,7 @@ class FaultyLocation(DurableLocation):
         with self._injector.at(Point.WRITE, name=name, error=self._not_writable) as fault:
             super()._write(name, content)
             if fault is not None and fault.effect is Effect.ROT:
-                rot(self._injector.journal, self.directory, name, fault.amount)
+                rot(self._injector.journal, self.directory, self._below + name, fault.amount)
 
     def _unreadable(self, text: str) -> LocationError:
         return LocationError(str(self), text)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark import read_pointers, read_store, stateful
 from statestore.testing.faults import Effect, FaultEnvironment
-from statestore.testing.faults.runner import Contents, MakeQuery
+from statestore.testing.faults.runner import Contents, MakeQuery, QueryUnderFaults
 from tests.support.soak.records import BATCHES, PARTITIONS, TOPIC, Reading, expected_contents, seeded_batches
 from tests.support.soak.topology import INT, STORES, topology
 from tests.support.spark.queries import KAFKA_ROWS
@@ -180,8 +181,10 @@ def write_readings(readings: list[Reading], path: Path, number: int) -> None:
 
 
 @contextmanager
-def queries() -> Iterator[MakeQuery]:
-    """Start the Spark session of a soak, and hand out what makes its queries."""
+def queries(
+    make: Callable[[SparkSession, FaultEnvironment], QueryUnderFaults] | None = None,
+) -> Iterator[MakeQuery]:
+    """Start the Spark session of a soak, and hand out what makes its queries; None is those of stores of every kind."""
     # Python workers unpickle processors by import.
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     session = (
@@ -200,7 +203,7 @@ def queries() -> Iterator[MakeQuery]:
     )
     session.sparkContext.setLogLevel("OFF")
     try:
-        yield lambda environment: SoakQuery(session, environment)
+        yield partial(make or SoakQuery, session)
     finally:
         session.stop()
 
