@@ -295,7 +295,7 @@ def test_an_unknown_column_family_is_refused(name: str, database: str, tmp_path:
         directory.open_store(spec_of(name))
     assert raised.value.store == ("store" if name == "headers-kv" else "store.180000")
     assert (raised.value.unknown, raised.value.path) == (["foo"], str(task / database))
-    assert str(raised.value).endswith("or delete the local state and restore the store from its changelog")
+    assert str(raised.value).endswith("or delete the local state and restore it from the changelog")
     assert families(task) == before
 
 

@@ -228,7 +228,10 @@ def test_files_of_others_are_read() -> None:
         (b"Obj\x01", "Avro"),
         (file_of(b'"int"', b"\x0a") + b"\x00", "behind the value"),
         (file_of(b'"int"', b"\x0a", avro_codec=b"deflate"), "compressed"),
-        (file_of(b'"int"', b"\x0a", connect_schema=b'{"type":"string"}'), "two schemas"),
+        (
+            file_of(b'"int"', b"\x0a", connect_schema=b'{"type":"string"}'),
+            "its Avro schema and its Connect schema differ",
+        ),
         (file_of(b'"int"', b""), "Avro"),
         (file_of(b'"int"', b"\x0a\x0a"), "behind the value"),
         (file_of(b'"boolean"', b"\x02"), "boolean"),

@@ -169,7 +169,7 @@ def test_the_last_epoch_is_refused_and_not_gone_beyond(shard: Shard) -> None:
     last = shard.home / "state/shards/0000/deltas/99999999-x.fence"
     last.write_bytes(b"")
     before = files(shard)
-    with pytest.raises(LocationError, match=r"99999999-x\.fence has the last epoch"):
+    with pytest.raises(LocationError, match=r"99999999-x\.fence has the highest possible epoch"):
         put(again(shard, "run2"), pointer, b"2")
     assert files(shard) == before
     last.rename(last.with_name("99999998-x.fence"))

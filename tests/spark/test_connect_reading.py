@@ -262,7 +262,7 @@ def test_what_is_refused_is_so_as_without_connect(connect_client: ConnectClient,
         "no change": "ValueError: change_start_batch_id must be from 0 to 1, the last batch, not 2",
         "no store": r"ValueError: the state has no store 'others', only \['totals'\]",
         "a relative path": "ValueError: the location 'state' is a relative path",
-        "progress": "ValueError: on_progress can't be told",
+        "progress": "ValueError: the server of Spark Connect can't call on_progress: leave it out",
     }
     assert found.keys() == expected.keys()
     for case, text in expected.items():

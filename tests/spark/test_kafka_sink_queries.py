@@ -100,7 +100,7 @@ def test_a_batch_is_given_once(sums: Sums) -> None:
     same = sums.sink()
     for pair in ((same, same), (sums.sink(), sums.sink())):
         sums.add(1)
-        with pytest.raises(StreamingQueryException, match=r"each needs a sink with a name of its own, writer="):
+        with pytest.raises(StreamingQueryException, match=r"give each a KafkaTransactions with its own writer="):
             sums.run(*pair)
     # The second of the last pair has written nothing, and the batch is there once.
     assert sums.values() == [b"1"]

@@ -140,7 +140,7 @@ class Signing(KeyedInterceptor):
         if steering := sorted(
             set(self._unsigned).intersection({*other.goes_by, *other.marks}.difference(other.changes))
         ):
-            return f"it goes by headers that are not signed: take {steering} out of `unsigned`"
+            return f"headers that steer it are not signed: take {steering} out of `unsigned`"
         return super().why_not_after(other)
 
     def why_not_before(self, other: Interceptor) -> str | None:
