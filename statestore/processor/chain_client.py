@@ -1,22 +1,22 @@
-"""ChainClient: a chain around a plain producer or consumer, which has no topology and no query.
+"""ChainClient: runs interceptors around a plain producer or consumer, without a topology or a query.
 
     with ChainClient([Tracing(provider), Signing(keys)]) as client:
         for record in client.emit(ProducerRecord(...)):
             producer.produce(record.topic, record.value, record.key, headers=list(record.headers))
 
-What interceptors keep in stores they keep in memory here, as long as the client lives.
+Interceptors keep their stores in memory here, for as long as the client lives.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.errors import ProcessorError
 from statestore.headers.topic_columns import SourceFields
 from statestore.interception.chain import Interceptors, chain_of
+from statestore.interception.failures import Refusal
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.interception.passage import EmitPassage, IngestPassage, record_of, source_of
 from statestore.processor.context import TaskRecordContext
@@ -24,11 +24,6 @@ from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.punctuation import Punctuations
 from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.processor.topology import Topology
-
-if TYPE_CHECKING:
-    from typing_extensions import Self  # typing has it from Python 3.11 on
-
-    from statestore.interception.failures import Refusal
 
 __all__ = ["ChainClient"]
 
@@ -38,9 +33,9 @@ def _system_time_ms() -> int:
 
 
 class ChainClient:
-    """Has records pass a chain on their way from or to a client. Use it in a `with`, or close it.
+    """Passes records through a chain on their way from or to Kafka. Use it in a `with`, or close it.
 
-    Not thread-safe. A group of consumers can't glue slices or refuse replays together: each has stores of its own.
+    Not thread-safe. Each client has its own stores: a consumer group can't join slices or refuse replays together.
     """
 
     def __init__(
@@ -54,11 +49,11 @@ class ChainClient:
         """Start the interceptors.
 
         Args:
-            interceptors: a Chain, interceptors in its order, or a configuration that names them.
-            on_refusal: takes a record that came in, as it is refused (None for one that goes out), with the name of the
-                interceptor and the error; the record is left out then. None raises the error.
-            shard: what interceptors are told to be.
-            clock: what the time is, in milliseconds since the epoch, at each call.
+            interceptors: a Chain, interceptors in the order of one, or a configuration that names them.
+            on_refusal: called with a refused incoming record (None for an outgoing one), the interceptor's name and the
+                error; the record is then left out. None raises the error.
+            shard: the shard number that interceptors see.
+            clock: returns the time in milliseconds since the epoch; asked at each call.
 
         Raises what a chain and its interceptors raise.
         """
@@ -82,19 +77,19 @@ class ChainClient:
             raise
 
     def ingest(self, record: IngestedRecord) -> list[IngestedRecord]:
-        """Return what the chain makes of a record that was polled, the last interceptor first."""
+        """Return what the chain makes of a polled record; the last interceptor goes first."""
         self._tick()
         self._came = source_of(record)
         return self._ingest.pass_record(record)
 
     def emit(self, record: EmittedRecord) -> list[EmittedRecord]:
-        """Return what the chain makes of a record that is to be sent, the first interceptor first."""
+        """Return what the chain makes of a record to send; the first interceptor goes first."""
         self._tick()
         self._came = None
         return self._emit.pass_record(record)
 
     def finish_batch(self) -> None:
-        """End a batch: after each poll, say. Interceptors finish what they hold back, and get provided keys anew."""
+        """End a batch, for example after each poll: interceptors finish what they hold back, and fetch keys again."""
         self._tick()
         self._made.finish_batch()
 
@@ -109,7 +104,7 @@ class ChainClient:
         if failures:
             raise failures[0]
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> ChainClient:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,7 @@
-"""What each kind of node does with records in columns, and the ways between columns and single records.
+"""How each kind of node handles records in columns, and how columns and single records become each other.
 
-Where columns can't do a thing, or not as the scalar code would, its rows go through the scalar code: so both do the
-same, errors included.
+Rows that columns can't handle exactly as the scalar code does go through the scalar code: so both do the same, errors
+included.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _TYPES = {bytes: pa.binary(), str: pa.string(), int: pa.int64(), float: pa.float
 
 
 class ReadColumns(NamedTuple):
-    """What a source makes of a batch; the columns of each have a row for each row of it."""
+    """What a source makes of a batch; each column has a row for each row of the batch."""
 
     records: RecordColumns
-    """Those that `is_readable`; the others' keys and values are null."""
+    """Key and value of a row that is not readable are null."""
     is_readable: Flags
     is_timed: Flags
     stream_times_ms: Integers
-    """The shard's stream time once a row was read."""
+    """The shard's stream time after each row."""
 
 
 class ColumnSource:
-    """Makes RecordColumns of batches of its topics. Raises TopologyError unless both its serdes have columns."""
+    """Turns batches of its topics into RecordColumns. Raises TopologyError unless both its serdes have columns."""
 
     def __init__(
         self, node: SourceNode, children: Sequence[BatchReceiver], earlier: EarlierTimes | None = None
@@ -84,7 +84,7 @@ class ColumnSource:
 
 
 def processor_batches(name: str, processor: BatchProcessor, context: TaskRecordContext) -> BatchReceiver:
-    """Return what hands columns to a batch processor, while no single record is the current one."""
+    """Return a function that passes columns to a batch processor, while no record is the current one."""
     process = locate_failures(name, processor.process_batch, context)
 
     def receive(records: RecordColumns) -> None:
@@ -95,7 +95,7 @@ def processor_batches(name: str, processor: BatchProcessor, context: TaskRecordC
 
 
 def one_by_one(receive: Receiver, context: TaskRecordContext) -> BatchReceiver:
-    """Return what hands the rows of columns to a node that takes records, each as the current record."""
+    """Return a function that passes each row, as the current record, to a node that takes records."""
 
     def receive_rows(records: RecordColumns) -> None:
         keys, values = records.key.to_pylist(), records.value.to_pylist()
@@ -107,7 +107,7 @@ def one_by_one(receive: Receiver, context: TaskRecordContext) -> BatchReceiver:
 
 
 def as_columns(name: str, receive: BatchReceiver, context: TaskRecordContext) -> Receiver:
-    """Return what hands a record that was forwarded by itself to a node that takes columns."""
+    """Return a function that passes a single record to a node that takes columns."""
 
     def receive_record(record: Record[Any, Any]) -> None:
         columns = (_column_of_one(name, "key", record.key), _column_of_one(name, "value", record.value))
@@ -120,9 +120,9 @@ def as_columns(name: str, receive: BatchReceiver, context: TaskRecordContext) ->
 def sink_batches(
     node: SinkNode, send: SendBatch, receive: Receiver, context: TaskRecordContext, *, is_by_rows: bool = False
 ) -> BatchReceiver:
-    """Return what sends columns to the sink's topic; rows go to `receive` if the sink looks at each record.
+    """Return a function that sends columns to the sink's topic.
 
-    So they do if `is_by_rows` says that others look at each.
+    Rows go to `receive` one by one if `is_by_rows`, or if a function chooses the topic of each record.
     """
     by_rows = one_by_one(receive, context)
     topic = node.topic
@@ -148,12 +148,12 @@ def sink_batches(
 
 
 def _deserialized(serde: Serde[Any], columns: ColumnSerde, data: pa.BinaryArray) -> tuple[pa.Array, Flags]:
-    """Return what is in a column of bytes, and which rows could be read; the others are null."""
+    """Return the deserialized column, and which rows could be read; the others are null."""
     try:
         return columns.deserialize(data), np.ones(len(data), np.bool_)
     except DeserializationError:
         is_readable = np.array([_is_readable(serde, item) for item in data.to_pylist()], np.bool_)
-        kept = pa.compute.if_else(pa.array(is_readable), data, pa.scalar(None, pa.binary()))
+        kept = pc.if_else(pa.array(is_readable), data, pa.scalar(None, pa.binary()))
         return columns.deserialize(kept), is_readable
 
 
@@ -167,7 +167,7 @@ def _is_readable(serde: Serde[Any], data: bytes | None) -> bool:
 
 
 def _columns_to_write(serde: Serde[Any] | None, type_: pa.DataType) -> ColumnSerde | None:
-    """Return how a sink writes a column of this type; None if only record by record. Without a serde, by type."""
+    """Return how a sink writes a column, None if only row by row. Without a serde, the type decides."""
     if serde is not None:
         return serde.columns
     if pa.types.is_binary(type_) or pa.types.is_null(type_):
@@ -183,8 +183,8 @@ def _column_of_one(node: str, what: str, item: object) -> pa.Array:
     type_ = pa.null() if item is None else _TYPES.get(type(item))
     if type_ is None:
         raise TypeError(
-            f"batch processor {node!r} was forwarded a record whose {what} is of type {type(item).__name__}: a column "
-            "can have bytes, str, int, float or bool"
+            f"batch processor {node!r} received a record whose {what} is of type {type(item).__name__}: a column "
+            "can hold bytes, str, int, float or bool"
         )
     return pa.array([item], type_)
 

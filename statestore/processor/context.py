@@ -33,7 +33,7 @@ BatchReceiver = Callable[[RecordColumns], None]
 class TaskRecordContext:
     """The record that a task is processing: where it came from, and its timestamp and headers at this node.
 
-    During a punctuation there is none: the topic is empty, the timestamp is the punctuation's, and headers are none.
+    During a punctuation there is no record: topic and headers are empty, and the timestamp is the punctuation's.
     `system_time_ms` is the wall clock as the driver sets it, `stream_time_ms` the highest timestamp so far.
     """
 
@@ -56,7 +56,7 @@ class TaskRecordContext:
         self.leave_record(-1)
 
     def leave_record(self, timestamp_ms: int, doing: str = "") -> None:
-        """Say that no record is being processed, but something at `timestamp_ms`; `doing` says what, for errors."""
+        """Note that no record is current at `timestamp_ms`; `doing` says what the task does instead, for errors."""
         self.doing = doing
         self.topic = ""
         self.partition = -1
@@ -67,7 +67,7 @@ class TaskRecordContext:
         self.headers = Headers()
 
     def enter_record(self, timestamp_ms: int, headers: Headers, metadata: RecordMetadata | None) -> None:
-        """Say that a record is being processed; None means that it did not come from a topic."""
+        """Note that a record is current; `metadata` of None means that it did not come from a topic."""
         self.leave_record(timestamp_ms, self.doing)
         self.headers = headers
         if metadata is not None:
@@ -75,7 +75,7 @@ class TaskRecordContext:
 
     @contextmanager
     def in_batch(self, doing: str) -> Iterator[None]:
-        """Have no record be the current one inside of the `with`, at stream time; `doing` says what is, for errors."""
+        """Make no record current inside the `with`, at stream time; `doing` says what the task does, for errors."""
         before = self._fields()
         self.leave_record(max(0, self.stream_time_ms), doing)
         try:
@@ -84,9 +84,9 @@ class TaskRecordContext:
             self._restore(before)
 
     def rows(self, records: RecordColumns) -> Generator[int, None, None]:
-        """Make each record the current one in turn, and yield its row; to be closed, which leaves all as it was.
+        """Make each record the current one in turn, and yield its row. Closing the generator restores the context.
 
-        Of records that came from nowhere, stream time stays that of the batch.
+        Records without an origin keep the stream time of the batch.
         """
         before, origin = self._fields(), records.origin
         try:
@@ -135,11 +135,11 @@ class TaskRecordContext:
 
 
 NO_FAULT_OF_USER_CODE: Final = (LocalStateCorruptedError, ServiceUnavailableError, SuppressionBufferFullError)
-"""What user code can meet that says nothing of it, nor of the record: it goes up as it is, and ends the task."""
+"""Errors that neither user code nor the record causes: they are raised as they are, and end the task."""
 
 
 def processor_error(node: str, context: TaskRecordContext, cause: BaseException) -> ProcessorError:
-    """Return the error that says where user code raised `cause`: on which record, or in what else."""
+    """Return the error that says where user code raised `cause`: the node, and the record or the call."""
     if not context.topic:
         return ProcessorError(node=node, doing=context.doing, cause=cause)
     place: dict[str, Any] = {"topic": context.topic, "partition": context.partition, "offset": context.offset}
@@ -148,7 +148,7 @@ def processor_error(node: str, context: TaskRecordContext, cause: BaseException)
 
 
 class ShardClock:
-    """The shard that user code is called in, and its two clocks."""
+    """The shard that user code runs in, and its two clocks."""
 
     def __init__(self, shard: int, record_context: TaskRecordContext) -> None:
         self.shard = shard
@@ -158,8 +158,7 @@ class ShardClock:
     def current_stream_time_ms(self) -> int:
         """The highest timestamp that this shard has seen, in milliseconds since the epoch; -1 before the first.
 
-        Of a state that was rescaled, while a record is processed, it is at least what the shard had seen in which its
-        key was.
+        After a rescaling, while a record is processed, it is at least what the earlier shard of its key had seen.
         """
         return self._record_context.stream_time_ms
 
@@ -198,13 +197,13 @@ class ProcessorContext(ShardClock):
         self.disconnect()
 
     def connect(self, children: Mapping[str, Receiver], batch_children: Mapping[str, BatchReceiver]) -> None:
-        """Set who receives what this node forwards, by itself and in columns. The task's to call."""
+        """Set who receives the records and columns that this node forwards. The task calls this."""
         self._children: Mapping[str, Receiver] | None = children
         self._batch_children = batch_children
         self._receivers: Sequence[Receiver] = tuple(children.values())
 
     def disconnect(self) -> None:
-        """Let nobody receive what this node forwards, and say so to who tries. The task's to call."""
+        """Let forwarding raise TopologyError from now on. The task calls this."""
         self._children = None
         self._batch_children = {}
         self._receivers = (self._refuse_to_forward,)
@@ -212,10 +211,10 @@ class ProcessorContext(ShardClock):
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
         """Send `record` to all children in the order they were added, or to the one named `child`.
 
-        Returns when they have processed it. All children receive the very same record: who changes its headers changes
-        them for those that come after, as in Kafka. While they run, the record's timestamp and headers are those that
-        stores log; topic, partition and offset stay those of the input record. A record of unknown time (-1) goes on
-        with the time of what is being processed, as a record of its own. Kafka has no such record.
+        Returns when they have processed it. All children receive the very same record: a child that changes its headers
+        changes them for the children after it, as in Kafka. Meanwhile stores log the record's timestamp and headers;
+        topic, partition and offset stay those of the input record. Of a record of unknown time (-1), a copy with the
+        current timestamp is forwarded. Kafka has no such record.
 
         Raises TopologyError if there is no such child, and in `init` and `close`, which belong to no record.
         """
@@ -237,7 +236,7 @@ class ProcessorContext(ShardClock):
         """Send records in columns to all children in the order they were added, or to the one named `child`.
 
         Returns when they have processed all of it. A child that takes records one by one gets each row as a record of
-        its own, whose topic, partition and offset are those of the row. No records are sent to nobody.
+        its own, whose topic, partition and offset are those of the row. Empty columns are not forwarded.
 
         Raises TopologyError as `forward` does.
         """
@@ -258,10 +257,10 @@ class ProcessorContext(ShardClock):
     def state_store(self, name: str, kind: type[StoreClass]) -> StoreClass: ...
 
     def state_store(self, name: str, kind: type[Any] | None = None) -> Any:
-        """Return the state store `name`, of a global store a read-only view. Raises TopologyError if not attached.
+        """Return the state store `name`, or a read-only view of a global store. Raises TopologyError if not attached.
 
-        `kind` is the class that it is of, as `KeyValueStore[str, int]`: type checkers know it then, and another one
-        raises TopologyError. That keys and values are what the brackets say is taken on trust.
+        `kind` is its class, such as `KeyValueStore[str, int]`: type checkers then know it, and a store of another class
+        raises TopologyError. The types of keys and values in the brackets are not checked.
         """
         try:
             store = self._stores[name]
@@ -273,8 +272,8 @@ class ProcessorContext(ShardClock):
         wanted = get_origin(kind) or kind
         if wanted is not None and not isinstance(store, wanted):
             raise TopologyError(
-                f"processor {self.node!r} asked for the state store {name!r} as {wanted.__name__}, and it is "
-                f"{type(store).__name__}. Ask for what its builder makes, for a global store as read-only"
+                f"processor {self.node!r} asked for the state store {name!r} as {wanted.__name__}, but it is a "
+                f"{type(store).__name__}. Ask for the class that its builder makes; a global store is read-only"
             )
         return store
 
@@ -286,13 +285,13 @@ class ProcessorContext(ShardClock):
         *,
         start_ms: int | None = None,
     ) -> Cancellable:
-        """Have `punctuator` called with the time whenever `interval_ms` has passed. For `init` only.
+        """Call `punctuator` with the time whenever `interval_ms` has passed. For `init` only.
 
-        STREAM_TIME passes with the timestamps of records: the first call comes with the first record, then after each
-        record that reaches or passes the next multiple of the interval. WALL_CLOCK_TIME passes by itself: the first
-        call comes an interval after the shard's first start. Intervals missed are not made up for: there is one call.
-        With `start_ms`, times are `start_ms` plus multiples of the interval. When a schedule is due next is committed
-        with the state: it goes on after a restart. Source: Kafka's ProcessingContext.schedule (KIP-138, KIP-1146).
+        STREAM_TIME advances with the timestamps of records: the first call comes with the first record, then after each
+        record that reaches or passes the next multiple of the interval. WALL_CLOCK_TIME advances by itself: the first
+        call comes an interval after the shard's first start. However many intervals were missed, there is one call.
+        With `start_ms`, times are `start_ms` plus multiples of the interval. The next due time is committed with the
+        state, so a schedule goes on after a restart. Source: Kafka's ProcessingContext.schedule (KIP-138, KIP-1146).
 
         Raises ValueError for an interval below 1 ms, a negative start, and times above 2^63 - 1, and TopologyError
         outside of `init` and in the processor of a global store, whose topic has no time of its own.
@@ -315,7 +314,7 @@ class ProcessorContext(ShardClock):
         )
 
     def processor_metadata(self, key: str) -> int | None:
-        """Return the whole number that a processor of this shard has set by that name last; None if none has.
+        """Return the whole number that a processor of this shard last set under this name; None if none has.
 
         It is what was set in this batch or committed by the last one, also after a restart. Raises TopologyError in
         the processor of a global store. Source: KIP-825, InternalProcessorContext.processorMetadataForKey.
@@ -324,12 +323,12 @@ class ProcessorContext(ShardClock):
         return self._processor_metadata.get(key)
 
     def set_processor_metadata(self, key: str, value: int) -> None:
-        """Keep a whole number by name, over batches and restarts: it counts once the batch is committed.
+        """Keep a whole number under a name, over batches and restarts: it counts once the batch is committed.
 
-        All nodes of the topology share the names of a shard: take that of your state store, as Kafka does. A batch
-        that fails has set nothing. It is meant for a few times of a shard; what belongs to a key goes into a store.
-        When the state is rescaled, each new shard starts with the lowest number that an old one had; with none, if one
-        that was in use had none. A name that ends in `-stream-time` is to say up to what time records were seen.
+        All nodes of the topology share the names of a shard: use the name of your state store, as Kafka does. A batch
+        that fails sets nothing. Keep a few times of the shard here; what belongs to a key goes into a store.
+        When the state is rescaled, each new shard starts with the lowest number that an old one had; with none, if an
+        old one in use had none. Under a name that ends in `-stream-time`, keep up to what time records were seen.
         Source: KIP-825, InternalProcessorContext.addProcessorMetadataKeyValue.
 
         Raises TypeError for anything but str and int, ValueError for a name that is empty or above 249 bytes of UTF-8
@@ -340,7 +339,7 @@ class ProcessorContext(ShardClock):
         self._processor_metadata.set(self.node, key, value)
 
     def _earlier_times(self, kind: str, name: str) -> EarlierTimes | None:
-        """Return what a store's or a processor's clock had shown in each key's shard before the state was rescaled.
+        """Return what a store's or processor's clock showed in each key's shard before the state was rescaled.
 
         `name` is the store's, or that of the processor's metadata, which ends as such clocks' names do. None: this
         shard has seen as much.
@@ -348,15 +347,15 @@ class ProcessorContext(ShardClock):
         return earlier_times(self._earlier, Clock(kind, name))
 
     def count(self, what: str, number: int = 1) -> None:
-        """Count something, as records left out: `counted` of the batch's figures has it as `<node>.<what>`."""
+        """Count something, such as records left out; the batch's figures have it in `counted` as `<node>.<what>`."""
         self._counted[f"{self.node}.{what}"] += number
 
     @contextmanager
     def resumed(self, record: Record[Any, Any], metadata: RecordMetadata | None) -> Iterator[None]:
-        """Have `record`, which was held back, be the one that is processed inside of the `with`.
+        """Make `record`, which was held back, the current one inside the `with`.
 
-        What is written there is logged with its timestamp and headers; of an unknown timestamp (-1), with that of what
-        is being processed. Metadata of None: it came from no topic.
+        Writes are logged with its timestamp and headers; with the current timestamp if its own is unknown (-1).
+        `metadata` of None means that it came from no topic.
         """
         context = self._record_context
         before = context.timestamp_ms, context.headers, context.metadata
@@ -373,10 +372,7 @@ class ProcessorContext(ShardClock):
             context.enter_record(*before)
 
     def commit(self) -> None:
-        """Ask for a commit, as in Kafka, where it comes some time later.
-
-        There is nothing to do: Spark commits each micro-batch, and the test driver each record.
-        """
+        """Do nothing: Spark commits each micro-batch, the test driver each record. In Kafka, it asks for a commit."""
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
@@ -408,7 +404,7 @@ class ProcessorContext(ShardClock):
         The converter is that of a ConnectIngest among the interceptors, else the session's
         (`spark.statestore.header.converter`), else Kafka's SimpleHeaderConverter.
         """
-        # What nobody asks for is not imported either.
+        # Imported here, because most processors never ask for typed headers.
         from statestore.connect.converters.registry import header_converter
         from statestore.connect.typed_headers import TypedHeaders
 
@@ -430,8 +426,8 @@ class ProcessorContext(ShardClock):
 
     def _refuse_to_forward(self, record: Record[Any, Any] | None = None) -> None:
         raise TopologyError(
-            f"node {self.node!r} forwards in init() or close(): under Spark both run in every micro-batch, for no "
-            "record. Forward from process(), a punctuator or finish_batch()"
+            f"node {self.node!r} forwards in init() or close(): under Spark both run in every micro-batch, "
+            "without a record. Forward from process(), a punctuator or finish_batch()"
         )
 
     def _child(self, name: str) -> Receiver:

@@ -1,4 +1,4 @@
-"""What ready-made operators count, by `ProcessorContext.count`: names that figures and metrics have in common."""
+"""What ready-made operators count with `ProcessorContext.count`: names that figures and metrics share."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ DROPPED_HEADERS: Final = "dropped_headers"
 LATE_RECORDS: Final = "late_records"
 """Records that came too late for at least one of their windows."""
 DUPLICATE_RECORDS: Final = "duplicate_records"
-"""Records that were left out because the same came before."""
+"""Records that were left out because the same record came before."""

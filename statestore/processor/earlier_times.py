@@ -1,7 +1,7 @@
-"""What the shard of a record's key had seen before the state got the number of shards that it has now.
+"""The stream times that shards had seen before the state was rescaled to its present number of shards.
 
-By it, beside what the shard has seen since, is judged what comes late: a shard that was made of several begins with the
-earliest of their times.
+A shard that is made of several begins with the earliest of their times. So what is late is judged by the time of the
+earlier shard of a record's key as well.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from statestore.recovery.commit.pointer_fields import Clock, EarlierShards
 
 _POSITIVE = np.uint32(0x7FFFFFFF)
 UNSEEN_MS: Final = -1
-"""The time of who has seen none, or nothing that the present shard has not seen."""
+"""The time of a shard that had seen none, or nothing that the present shard has not seen."""
 NOWHERE: Final = -1
-"""The partition of a record that came from no topic."""
+"""The partition of a record that came from no topic, or of which only the key is known."""
 
 
 class EarlierTimes:
@@ -48,6 +48,6 @@ class EarlierTimes:
 
 
 def earlier_times(earlier: Iterable[EarlierShards], clock: Clock) -> EarlierTimes | None:
-    """Return what a clock had shown in earlier shards; None if the present one has seen as much."""
+    """Return what a clock showed in earlier shards; None if the present shard has seen as much."""
     known = [each for each in earlier if any(clock in times for times in each.seen.values())]
     return EarlierTimes(known, clock) if known else None

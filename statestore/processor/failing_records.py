@@ -1,4 +1,4 @@
-"""What a task does about a record that fails: it is taken care of, as FailureHandling says, or ends the task."""
+"""What a task does about a record that fails: FailureHandling leaves it out, or the task ends."""
 
 from __future__ import annotations
 
@@ -56,22 +56,22 @@ class FailingRecords:
             facts = {**record_facts(*came), "at": user_line(cause.__cause__ or cause)}
             raise DeserializationError(
                 f"source {node.name!r} can't read {record_place(topic, partition, offset)} "
-                f"({facts_in_words(facts)}): {cause}. Nothing was committed. Mend the record or the serde, or start "
-                'with FailureHandling(deserialization="continue") to leave such records out, or "dead_letter" to put '
-                "them out to a topic of their own",
+                f"({facts_in_words(facts)}): {cause}. Nothing was committed. Correct the record or the serde, or start "
+                'with FailureHandling(deserialization="continue") to leave such records out, or "dead_letter" to send '
+                "them to a topic of their own",
                 **facts,
             ) from cause
 
     def unwritable(self, node: SinkNode, record: Record[Any, Any], cause: SerializationError) -> None:
-        """Take care of what a sink's serdes can't write, or raise an error that says what it was made of."""
+        """Take care of what a sink's serdes can't write, or raise an error that names the input record."""
         source, time_ms = self._original(), record.timestamp_ms
         if not self._goes_on(FailureStage.PRODUCTION, node.name, cause, source, time_ms):
-            what = f"a record whose key is {shape_of(record.key)}, and its value {shape_of(record.value)}"
+            what = f"a record whose key is {shape_of(record.key)} and whose value is {shape_of(record.value)}"
             facts = {} if source is None else record_facts(*source)
             raise SerializationError(f"sink {node.name!r} can't write {what}: {cause}", **facts) from cause
 
     def refused(self, source: SourceFields | None, interceptor: str, error: Refusal) -> None:
-        """Take care of a record that an interceptor does not take, or raise why."""
+        """Take care of a record that an interceptor refuses, or raise the refusal."""
         source = source or self._original()
         is_unreadable = isinstance(error, DataException) and error.is_unreadable
         stage = FailureStage.DESERIALIZATION if is_unreadable else FailureStage.REFUSAL

@@ -1,4 +1,4 @@
-"""The interceptors of a task: a copy of each, with its context, and their hooks for records that are no bytes."""
+"""The interceptors of a task: a copy of each, with its context, and the hooks for deserialized records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from statestore.interception.interceptor import IngestedRecord, Interceptor, def
 from statestore.interception.passage import source_of
 from statestore.interception.task_passages import Ingest, TaskEmission
 from statestore.processor.context import NO_FAULT_OF_USER_CODE, Receiver, ShardClock, TaskRecordContext, processor_error
-from statestore.processor.earlier_times import EarlierTimes, earlier_times
+from statestore.processor.earlier_times import NOWHERE, EarlierTimes, earlier_times
 from statestore.processor.nodes import InterceptorNode
 from statestore.processor.punctuation import Punctuations, PunctuationType
 from statestore.processor.record import Record, RecordMetadata
@@ -27,12 +27,9 @@ from statestore.recovery.commit.changelog import ChangelogObserver, ChangelogRec
 from statestore.recovery.commit.pointer_fields import SHARD_CLOCK, EarlierShards
 from statestore.stores.typed_store import TypedStore
 
-_NOWHERE: Final = -1
-"""The partition of a record that is asked for by its key alone."""
-
 
 class TaskInterceptorContext(ShardClock):
-    """What an interceptor has of its task: an InterceptorContext."""
+    """What an interceptor sees of its task: an InterceptorContext."""
 
     def __init__(
         self,
@@ -53,16 +50,16 @@ class TaskInterceptorContext(ShardClock):
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
-        """Topic, partition and offset of the record that is processed; None if none is, as in a punctuation."""
+        """Topic, partition and offset of the current record; None if there is none, as in a punctuation."""
         return self._record_context.metadata
 
     def stream_time_ms_of(self, key: bytes | None) -> int:
-        """Return the highest timestamp that the shard has seen, or that in which a key was before it was rescaled."""
+        """Return the highest timestamp seen by this shard, or by the key's shard before the state was rescaled."""
         now_ms = self.current_stream_time_ms
-        return now_ms if self._earlier is None else max(now_ms, self._earlier.of(key or b"", _NOWHERE))
+        return now_ms if self._earlier is None else max(now_ms, self._earlier.of(key or b"", NOWHERE))
 
     def state_store(self, name: str) -> Any:
-        """Return a state store of the interceptor's. Raises TopologyError if it has none of that name."""
+        """Return one of the interceptor's state stores. Raises TopologyError if it has none of that name."""
         if name not in self._node.stores:
             raise TopologyError(
                 f"{self._node.name} asked for the state store {name!r}, which is not among its stores()"
@@ -70,20 +67,20 @@ class TaskInterceptorContext(ShardClock):
         return self._stores[name]
 
     def schedule_wall_clock(self, interval_ms: int, call: Callable[[int], None]) -> None:
-        """Have `call` called with the time whenever the wall clock has gone on by `interval_ms`. For `init` only."""
+        """Call `call` with the time whenever the wall clock has advanced by `interval_ms`. For `init` only."""
         if type(interval_ms) is not int or interval_ms < 1:
             raise ValueError(f"interval_ms must be a whole number, 1 or more, got {interval_ms!r}")
         clock, now_ms = PunctuationType.WALL_CLOCK_TIME, self.current_system_time_ms
         self._punctuations.schedule(self._node.name, clock, interval_ms, call, None, now_ms)
 
     def refuse(self, record: IngestedRecord, error: RecordRefusedError) -> None:
-        """Refuse a record that is not the one at hand: it goes where such go. Raises `error` if that is nowhere."""
+        """Refuse a record other than the current one. Raises `error` unless failure handling takes the record."""
         self._refuse(source_of(record), self._node.interceptor.name, error)
 
 
 @contextmanager
 def _failures_of(interceptor: Interceptor, doing: str, *passed: type[Exception]) -> Iterator[None]:
-    """Raise ProcessorError around what an interceptor raises, but these, and what is no fault of its own."""
+    """Wrap in ProcessorError what an interceptor raises, except `passed` and what is no fault of its own."""
     faultless: tuple[type[Exception], ...] = (*passed, *NO_FAULT_OF_USER_CODE)
     try:
         yield
@@ -138,25 +135,25 @@ class TaskInterceptors:
         current: Callable[[], SourceFields | None],
         original: Callable[[str, int, int], SourceFields | None] | None = None,
     ) -> TaskEmission:
-        """Return what has them pass what is sent, on its way to `send` and `send_batch`.
+        """Return what passes outgoing records through the interceptors to `send` and `send_batch`.
 
-        `current` returns the input record that is being processed, `original` one of a place as it came; None is as
-        `ingest` has it.
+        `current` returns the current input record. `original` returns the input record at a topic, partition and offset
+        as it came; None asks `ingest`.
         """
         return TaskEmission(
             self.interceptors, send, send_batch, self._refuse, current, original or self.ingest.original
         )
 
     def init(self) -> None:
-        """Let each take its context. Raises ProcessorError around what one raises, StateStoreError as it is."""
+        """Call each `init`. Wraps what one raises in ProcessorError, but not StateStoreError."""
         for interceptor, context, node in self._made:
-            self._punctuations.set_initializing(node)
+            self._punctuations.initializing = node
             self._ready.append(interceptor)
             try:
                 with _failures_of(interceptor, "in init()", StateStoreError):
                     interceptor.init(context)
             finally:
-                self._punctuations.set_initializing(None)
+                self._punctuations.initializing = None
 
     @property
     def finishes_batches(self) -> bool:
@@ -170,27 +167,27 @@ class TaskInterceptors:
                 interceptor.finish_batch()
 
     def close(self) -> list[tuple[str, Callable[[], None]]]:
-        """Return what closes each that was initialised, with its name; once."""
+        """Return the name and `close` of each that was initialised; of none at the second call."""
         ready, self._ready = self._ready, []
         return [(interceptor.name, interceptor.close) for interceptor in ready]
 
     @property
     def on_changelog(self) -> ChangelogObserver | None:
-        """What shows them what a batch has written; None if nobody looks."""
+        """What shows interceptors the writes of a batch; None if none has a hook `on_changelog`."""
         observers = self._defining("on_changelog")
         if not observers:
             return None
 
         def show(store: str, records: Iterable[ChangelogRecord]) -> None:
             for interceptor in observers:
-                # A disk that did not keep what has spilled is found when the records are read.
+                # The hook reads the records, and so finds spilled files that the disk has damaged.
                 with _failures_of(interceptor, f"in on_changelog() of store {store!r}", SpilledDeltaCorruptedError):
                     interceptor.on_changelog(store, records)
 
         return show
 
     def show_failure(self, error: Exception) -> None:
-        """Show them why a record is left out. Raises ProcessorError."""
+        """Show interceptors why a record is left out. Raises ProcessorError."""
         for interceptor in self._defining("on_failure"):
             try:
                 interceptor.on_failure(error)
@@ -203,7 +200,7 @@ class TaskInterceptors:
         return bool(self._defining("on_consume"))
 
     def consuming(self, children: Sequence[Receiver]) -> Sequence[Receiver]:
-        """Return what a source hands its records to: its children, behind the hooks `on_consume`, last one first."""
+        """Return the receivers of a source's records: its children, behind the hooks `on_consume`, last one first."""
         hooks = [(each.name, each.on_consume) for each in reversed(self._defining("on_consume"))]
         if not hooks:
             return children
@@ -219,7 +216,7 @@ class TaskInterceptors:
 
     @property
     def sending(self) -> Callable[[str, Record[Any, Any]], list[Record[Any, Any]]] | None:
-        """What a sink passes a topic's records through before it writes them; None if no hook `on_send` is there."""
+        """What a sink passes records to a topic through before it writes them; None without hooks `on_send`."""
         senders = self._defining("on_send")
         if not senders:
             return None

@@ -49,9 +49,9 @@ class ProcessorNode:
     parents: tuple[str, ...]
     stores: list[str] = field(default_factory=list)
     entry_keys: dict[str, str] = field(default_factory=dict)
-    """Of stores whose keys the library makes: what they are made of. Offline tools find the record's key by it."""
+    """For stores whose keys the library makes: what the keys consist of. Offline tools find the record's key by it."""
     undescribed: frozenset[str] = frozenset()
-    """Those of its stores that Kafka's processor of the same name does not have: descriptions are Kafka's."""
+    """Its stores that Kafka's processor of the same name does not have: descriptions, which are Kafka's, omit them."""
 
     def to_json(self) -> dict[str, Any]:
         """Return what is recorded of the node."""
@@ -66,7 +66,7 @@ class ProcessorNode:
 
 @dataclass(frozen=True)
 class InterceptorNode:
-    """Stands around a topology. Recorded only if it has stores: any other can come and go from start to start."""
+    """Stands around a topology. Recorded only if it has stores: others may come and go between starts."""
 
     interceptor: Interceptor
     stores: tuple[str, ...]
@@ -98,24 +98,24 @@ class SinkNode:
     value_serde: Serde[Any] | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is recorded of the node; a topic of None is chosen by a function."""
+        """Return what is recorded of the node; the topic is None if a function chooses it."""
         topic = self.topic if isinstance(self.topic, str) else None
         return {"type": "sink", "name": self.name, "topic": topic, "parents": list(self.parents)}
 
 
 @dataclass(frozen=True)
 class Operator:
-    """A processor with its stores, and where it has them a source above and a sink below."""
+    """A processor with its stores, and perhaps a source above and a sink below."""
 
     kind: str
-    """What it is called in descriptions, as "per key"."""
+    """Its name in descriptions, such as "per key"."""
     name: str
     """The name of its processor."""
     supplier: ProcessorSupplier
     stores: tuple[PartStore, ...] = ()
     source: SourceNode | None = None
     parents: tuple[str, ...] = ()
-    """The nodes above its processor, beside its own source."""
+    """The nodes above its processor, besides its own source."""
     sink: SinkNode | None = None
     timer_clock: str | None = None
     """The clock that its timers follow, "processing" or "event"; None if it has no timers."""

@@ -24,13 +24,13 @@ class Processor:
         raise NotImplementedError(f"{type(self).__name__} must define process(self, record)")
 
     def finish_batch(self) -> None:
-        """Process and forward what was held back of the batch. Called when its records are done, parents first.
+        """Process and forward what was held back during the batch. Called after its records, parents first.
 
-        Like during a punctuation there is no record; the timestamp is stream time. May be called more than once.
+        As in a punctuation, no record is current; the timestamp is stream time. May be called more than once.
         """
 
     def close(self) -> None:
-        """Let go of what `init` took. Called once, also after a failure. State stores are closed by themselves."""
+        """Release what `init` took. Called once, also after a failure. The task closes state stores itself."""
 
 
 ProcessorSupplier = Callable[[], Processor]
@@ -40,18 +40,18 @@ ProcessorSupplier = Callable[[], Processor]
 class BatchProcessor(Processor):
     """Processes the records of one shard many at a time, as columns, in the order in which `process` would see them.
 
-    It is given all that is there of a micro-batch, in parts that fit in memory, so records of one key may come in
-    several calls. Each record is in one call. A part ends where a punctuator is due, so that punctuators run between
-    the same records as ever. A parent that forwards record by record, and a test driver, give it batches of one.
+    A micro-batch comes in parts that fit in memory: records of one key may come in several calls, each record in one.
+    A part also ends where a punctuator is due, so that punctuators run between the same records as with `process`. A
+    parent that forwards record by record, and a test driver, pass batches of one.
 
-    A batch goes through a topology node by node: who is below sees it when `process_batch` forwards it, all of it.
-    So a store that two nodes share shows each of them the other's writes of a whole batch, not of a record.
+    A batch goes through a topology node by node: children see all of it when `process_batch` forwards it. So two nodes
+    that share a store see each other's writes of a whole batch, not of a record.
     """
 
     def process_batch(self, records: RecordColumns) -> None:
         """Process some records, at least one. An exception fails the batch, which then has changed nothing.
 
-        No single one of them is the current record: as in `finish_batch`, the timestamp is stream time, there are no
-        headers, and that is what a `put` of one entry logs. `put_many` logs what each row says.
+        None of them is the current record: as in `finish_batch`, the timestamp is stream time and there are no headers,
+        and a `put` of one entry logs these. `put_many` logs the timestamp and headers of each row.
         """
         raise NotImplementedError(f"{type(self).__name__} must define process_batch(self, records)")

@@ -17,13 +17,13 @@ class ProcessorMetadata:
         self._values = dict(recorded)
 
     def get(self, name: str) -> int | None:
-        """Return the number of that name; None if there is none."""
+        """Return the number under a name; None if there is none."""
         return self._values.get(name)
 
     def set(self, node: str, name: str, value: int) -> None:
-        """Keep a number by that name. Raises what `ProcessorContext.set_processor_metadata` raises."""
+        """Keep a number under a name. Raises what `ProcessorContext.set_processor_metadata` raises."""
         if type(name) is not str or type(value) is not int:
-            raise TypeError(f"processor metadata is a whole number by name, not {value!r} by {name!r}")
+            raise TypeError(f"processor metadata needs a str name and an int value, got {name!r} and {value!r}")
         check_entry(name, value)
         if name not in self._values and len(self._values) >= MAX_NAMES:
             raise ProcessorMetadataError(node=node, name=name, limit=MAX_NAMES)

@@ -1,8 +1,8 @@
 """Punctuation: calls that a processor asks for at intervals of time. Source: Kafka Streams' PunctuationQueue.
 
-A processor lives for one micro-batch, its schedules for as long as the topology: they are made anew in each `init`, and
-when each is due next is recorded with the commit. So the schedules of a node are told apart by the order in which its
-`init` makes them, and only `init` can make them.
+A processor lives for one micro-batch, but its schedules live as long as the topology: each `init` makes them again, and
+each commit records when they are due next. The order in which a node's `init` makes its schedules tells them apart, so
+only `init` can make them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from statestore.errors import TopologyError
 from statestore.recovery.commit.pointer_fields import RecordedPunctuation, RecordedPunctuations
 
 LAST_MS = 2**63 - 1
-"""The last time that there is in Kafka."""
+"""The latest timestamp that Kafka has."""
 NEVER_MS = LAST_MS + 1
 
 
@@ -27,17 +27,17 @@ class PunctuationType(Enum):
 
 
 Punctuator = Callable[[int], None]
-"""Is called with the time on the schedule's clock, in milliseconds since the epoch."""
+"""Called with the time on the schedule's clock, in milliseconds since the epoch."""
 
 
 class Cancellable:
-    """A schedule that was made. Source: Kafka's Cancellable."""
+    """A schedule of a punctuator, which can be cancelled. Source: Kafka's Cancellable."""
 
     def __init__(self) -> None:
         self.is_cancelled = False
 
     def cancel(self) -> None:
-        """Have the punctuator not called again, for good: also not after a restart."""
+        """Never call the punctuator again, also not after a restart."""
         self.is_cancelled = True
 
 
@@ -53,9 +53,9 @@ class Schedule(Cancellable):
         self.next_ms = next_ms
 
     def advance(self, now_ms: int) -> None:
-        """Set the time after `now_ms`, on the grid that the schedule began with: what was missed is not made up for.
+        """Move on to the first time of the schedule after `now_ms`: calls that were missed are not made up for.
 
-        If there is no such time any more, the schedule is over.
+        If that is after LAST_MS, the schedule is over.
         """
         missed = max(0, now_ms - self.next_ms) // self.interval_ms
         next_ms = self.next_ms + (missed + 1) * self.interval_ms
@@ -106,11 +106,8 @@ class Punctuations:
         self.wall_clock = PunctuationQueue()
         self._recorded: Mapping[str, Sequence[RecordedPunctuation]] = recorded
         self._made: dict[str, list[tuple[PunctuationType, Schedule]]] = {}
-        self._initializing: str | None = None
-
-    def set_initializing(self, node: str | None) -> None:
-        """Say whose `init` is running; None if nobody's."""
-        self._initializing = node
+        self.initializing: str | None = None
+        """The node whose `init` is running."""
 
     def schedule(
         self,
@@ -121,15 +118,15 @@ class Punctuations:
         start_ms: int | None,
         now_ms: int,
     ) -> Cancellable:
-        """Return the schedule, due when it was recorded to be, else when a new one is. `now_ms` is the wall clock's.
+        """Return the schedule, due when it was recorded to be, else as a new one. `now_ms` is the wall clock's.
 
-        Raises TopologyError outside of `init`, ValueError if a new one would be due when there is no time any more.
+        Raises TopologyError outside of `init`, ValueError if a new one would be due after LAST_MS.
         """
-        if self._initializing != node:
+        if self.initializing != node:
             raise TopologyError(
                 f"node {node!r} calls schedule() outside of its init(): a processor lives for one micro-batch, and "
-                "what is scheduled by a record or by a punctuator would be gone with it, or schedule itself for ever. "
-                "Schedule in init() at the finest interval that is needed, and keep what is due when in a state store"
+                "what a record or a punctuator schedules would end with it, or schedule itself for ever. Schedule in "
+                "init() at the finest interval that is needed, and keep in a state store what is due when"
             )
         made = self._made.setdefault(node, [])
         recorded = self._recorded.get(node, ())
@@ -142,10 +139,11 @@ class Punctuations:
         else:
             first_ms = _first_ms(punctuation_type, interval_ms, start_ms, now_ms)
             if first_ms > LAST_MS:
-                raise ValueError(f"interval_ms: it would be due at {first_ms}, after the last time there is, 2^63 - 1")
+                raise ValueError(f"interval_ms: the first call would be due at {first_ms}, later than 2^63 - 1")
             schedule = Schedule(node, interval_ms, start_ms, punctuator, first_ms)
         made.append((punctuation_type, schedule))
-        self._queue(punctuation_type).add(schedule)
+        queue = self.stream_time if punctuation_type is PunctuationType.STREAM_TIME else self.wall_clock
+        queue.add(schedule)
         return schedule
 
     def recorded(self) -> dict[str, tuple[RecordedPunctuation, ...]]:
@@ -159,9 +157,6 @@ class Punctuations:
             )
             for node, made in self._made.items()
         }
-
-    def _queue(self, punctuation_type: PunctuationType) -> PunctuationQueue:
-        return self.stream_time if punctuation_type is PunctuationType.STREAM_TIME else self.wall_clock
 
 
 def _first_ms(punctuation_type: PunctuationType, interval_ms: int, start_ms: int | None, now_ms: int) -> int:

@@ -1,6 +1,6 @@
-"""What each kind of node does with a record: the functions that a task strings together.
+"""How each kind of node handles a record: the functions that a task chains.
 
-Headers are parsed by nobody here. They are copied, which parses nothing, only for a serde that may add to them.
+Nothing here parses headers. They are copied, which parses nothing, only for a serde that may add to them.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def source_receiver(
     unreadable: OnUnreadable,
     earlier: EarlierTimes | None = None,
 ) -> SourceReceiver:
-    """Return what makes a Record of a topic's record and hands it to the source's children."""
+    """Return a function that makes a Record of a topic's record and passes it to the source's children."""
     key_serde, value_serde = node.key_serde, node.value_serde
     deserializers = _PerTopic(
         lambda topic: (key_serde.on_topic(topic).deserialize, value_serde.on_topic(topic).deserialize)
     )
     is_global = node.is_global
-    # What costs a call for every record is settled here: most serdes look at no headers, and some at nothing.
+    # Decided once, to save calls per record: most serdes ignore headers, and some change nothing.
     takes_headers = key_serde.with_headers is not None or value_serde.with_headers is not None
     read_key = None if key_serde.is_identity else key_serde.deserialize
     read_value = None if value_serde.is_identity else value_serde.deserialize
@@ -94,7 +94,7 @@ def source_receiver(
 
 
 def _at_earlier_times(children: Sequence[Receiver], context: TaskRecordContext, earlier: EarlierTimes) -> Receiver:
-    """Return children for which stream time is at least what the record's shard had seen before a rescaling."""
+    """Return a receiver that calls children at a stream time not before that of the key's earlier shard."""
 
     def receive(record: Record[Any, Any]) -> None:
         assert context.source is not None  # it is the record that is processed
@@ -110,7 +110,7 @@ def _at_earlier_times(children: Sequence[Receiver], context: TaskRecordContext, 
 
 
 def locate_failures(node: str, call: Callable[[T], None], context: TaskRecordContext) -> Callable[[T], None]:
-    """Return user code that says where it failed."""
+    """Return user code whose errors say where it failed."""
 
     def run(argument: T) -> None:
         try:
@@ -131,7 +131,7 @@ def sink_receiver(
     unwritable: OnUnwritable,
     before: BeforeSending | None = None,
 ) -> Receiver:
-    """Return what turns a Record into bytes and sends it to the sink's topic.
+    """Return a function that turns a Record into bytes and sends it to the sink's topic.
 
     `unwritable` is called with what the serdes can't write; it raises the error, or returns to leave that out.
     """
@@ -139,7 +139,7 @@ def sink_receiver(
     serializers = _PerTopic(lambda topic: (key_serde.on_topic(topic).serialize, value_serde.on_topic(topic).serialize))
     adds_headers = key_serde.with_headers is not None or value_serde.with_headers is not None
     topic_of, fixed_topic = node.topic, node.topic if isinstance(node.topic, str) else None
-    # As in a source: bytes are what most sinks write, as they are.
+    # As in a source: most sinks write bytes as they are.
     write_key, write_value = key_serde.serialize, value_serde.serialize
     keeps_key, keeps_value = (serde is _BY_TYPE or serde.writes_bytes for serde in (key_serde, value_serde))
 
@@ -167,7 +167,7 @@ def sink_receiver(
     passed = before
 
     def receive_passed(record: Record[Any, Any]) -> None:
-        # A topic that a function chooses is chosen of what is sent: once more, if the hooks have changed it.
+        # `receive` chooses the topic again: the hooks may have changed the record.
         topic = _require_topic(node, topic_of, record, context) if fixed_topic is None else fixed_topic
         for made in passed(topic, record):
             receive(made)
@@ -178,7 +178,7 @@ def sink_receiver(
 def _require_topic(sink: SinkNode, topic_of: Any, record: Record[Any, Any], context: TaskRecordContext) -> str:
     topic = topic_of(record, context.metadata)
     if not isinstance(topic, str) or not topic:
-        raise TypeError(f"sink {sink.name!r}: the function that chooses a topic returned {shape_of(topic)}")
+        raise TypeError(f"sink {sink.name!r}: the function that chooses a topic returned {shape_of(topic)}, not a name")
     return topic
 
 
@@ -206,7 +206,7 @@ def serialize_by_type(value: Any) -> bytes:
     if type(value) is int:
         if value not in _INT64_RANGE:
             raise SerializationError(
-                f"an int of {value.bit_length()} bits has more than 64 bits: give the sink a serde"
+                f"an int of {value.bit_length()} bits does not fit in int64: give the sink a serde"
             )
         return value.to_bytes(8, "big", signed=True)
     if isinstance(value, float):

@@ -24,7 +24,7 @@ V2 = TypeVar("V2")
 
 
 class RecordFields(Generic[K, V]):
-    """What all records have: a key, a value, a timestamp in milliseconds and headers. Equal by them, within a kind."""
+    """A key, a value, a timestamp in milliseconds and headers. Two records of one kind are equal if these are."""
 
     __slots__ = ("_headers", "key", "timestamp_ms", "value")
 
@@ -35,12 +35,12 @@ class RecordFields(Generic[K, V]):
 
     def _set_headers(self, headers: HeadersLike) -> None:
         if headers is None:
-            raise TypeError("the headers of a record must not be None; () are none")
+            raise TypeError("the headers of a record must not be None: pass () for no headers")
         self._headers = Headers(headers)
 
     # attrgetter reads in C, because every record is read. The task itself reads the field.
     headers: Headers = property(attrgetter("_headers"), _set_headers)  # type: ignore[assignment]
-    """The headers, which are the record's own; those that are set are copied. Never None."""
+    """The record's own headers, never None. Setting them copies."""
 
     @classmethod
     def adopt(cls, key: K, value: V, timestamp_ms: int | None, headers: Headers) -> Self:
@@ -72,11 +72,11 @@ class RecordFields(Generic[K, V]):
 class Record(RecordFields[K, V]):
     """A key, a value, a timestamp in milliseconds since the epoch, and headers. Key and value may be None.
 
-    The headers are the record's own: those that are given are copied, as in Kafka, and so are those that the `with_`
-    methods pass on. Copying Headers parses nothing; keys and values in pairs will do too. A timestamp of -1 is one that
-    nobody knows, as a store has of what was in it before it had timestamps: `forward` gives the record that of the
-    record being processed. Raises ValueError for a timestamp that is otherwise negative or has more than 64 bits,
-    TypeError for one that is no whole number.
+    A record owns its headers: it copies those that it is given, as in Kafka, and the `with_` methods copy them again.
+    Copying Headers parses nothing; pairs of keys and values will do too. A timestamp of -1 is unknown, as that of a
+    store's entry from before the store had timestamps: `forward` replaces it by that of the record being processed.
+    Raises ValueError for any other negative timestamp and for one of more than 64 bits, TypeError for one that is not a
+    whole number.
     """
 
     __slots__ = ()
@@ -125,11 +125,11 @@ class Record(RecordFields[K, V]):
 
 
 blank_record: Callable[[], Record[Any, Any]] = partial(object.__new__, Record)
-"""Makes a record of nothing, to be filled in with what is known to be sound."""
+"""Makes an empty record, to be filled with fields that were checked."""
 
 
 def own_headers(headers: HeadersLike | None) -> Headers:
-    """Return headers that are nobody else's: a copy of these, or none. Raises what Headers raises."""
+    """Return a copy of headers; None is no headers. Raises what Headers raises."""
     return Headers(() if headers is None else headers)
 
 
@@ -139,9 +139,7 @@ def _require_time(timestamp_ms: object) -> int:
     except TypeError:
         raise TypeError(f"the timestamp of a record must be a whole number, got {timestamp_ms!r}") from None
     if checked != UNKNOWN_TIMESTAMP_MS and not 0 <= checked <= _MAX_TIME_MS:
-        raise ValueError(
-            f"the timestamp of a record must not be negative or of more than 64 bits, got {checked}; -1 is unknown"
-        )
+        raise ValueError(f"the timestamp of a record must be from 0 to 2^63 - 1, or -1 if it is unknown, got {checked}")
     return checked
 
 

@@ -15,7 +15,7 @@ from statestore.processor.topology import Topology
 
 
 def refuse_empty_classes(topology: Topology) -> None:
-    """Raise TopologyError for a class of processors that does not define what records are given to."""
+    """Raise TopologyError for a processor class that does not define `process` or `process_batch`."""
     for name, node in topology.processors.items():
         made = node.supplier.func if isinstance(node.supplier, partial) else node.supplier
         if not isinstance(made, type) or not issubclass(made, Processor):
@@ -31,7 +31,7 @@ def refuse_empty_classes(topology: Topology) -> None:
 def uses_wall_clock(topology: Topology, handling: FailureHandling = FAIL_ALWAYS) -> bool:
     """Return whether a processor or an interceptor schedules punctuation by the wall clock.
 
-    Every `init` runs once, so that what is wrong in one shows here and not in a task. Raises what they raise.
+    Runs every `init` once, so that errors show here and not in a task. Raises what they raise.
     """
     context = TaskRecordContext()
     stores = build_stores(topology, context, lambda name: StoreBacking(MemoryByteStore(name)))

@@ -1,6 +1,6 @@
 """The stages of a topology: its sub-topologies, divided by the repartition topics between them.
 
-A sub-topology is in the stage behind all those that write what it reads; those of one stage run side by side. Source:
+A sub-topology is in the stage after all those that write what it reads; those of one stage run side by side. Source:
 Kafka runs each sub-topology by itself, and its repartition topics carry records from the one to the other.
 """
 
@@ -17,9 +17,9 @@ class TopologyStage(NamedTuple):
 
     topology: Topology
     reads: frozenset[str] | None
-    """The topics that it reads; None is every one that no other stage reads, too."""
+    """The topics that it reads; None if also every one that no other stage reads."""
     later: frozenset[str]
-    """The topics that stages behind it read."""
+    """The topics that later stages read."""
 
 
 def stages_of(topology: Topology) -> tuple[TopologyStage, ...]:
@@ -70,6 +70,6 @@ def _leads_back(topology: Topology, groups: dict[str, int], stuck: set[int]) -> 
     topics = sorted(topology.repartition_topics & written)
     return (
         f"records of topic {', '.join(map(repr, topics))} would come back to "
-        f"where they were sent from, because steps before and behind it share a store ({', '.join(stores)}). A query "
-        "has one stage behind the other: call repartition() before the step that fills the store, too"
+        f"the stage that sends them, because steps before and after the topic share a store ({', '.join(stores)}). "
+        "Stages run one after the other: call repartition() before the step that fills the store, too"
     )

@@ -72,7 +72,7 @@ _NO_OUTLET: Final = _NoOutlet()
 
 
 class _Sources(dict["str | None", SourceReceiver]):
-    """What takes a record of each topic, by itself; under None, of those that no source names, added when met."""
+    """The receiver of each topic's records; None is the key for topics that no source names, added when met."""
 
     def __missing__(self, topic: str | None) -> SourceReceiver:
         catch_all = self.get(None)
@@ -144,18 +144,18 @@ class Task:
 
     @property
     def skipped_records(self) -> int:
-        """How many records no serde could read, and were left out."""
+        """How many records were left out because no serde could read them."""
         return self.failures.by_stage[FailureStage.DESERIALIZATION]
 
     @property
     def on_changelog(self) -> ChangelogObserver | None:
-        """What is to see what the batch has written before it is committed; None if nobody is."""
+        """What must see the writes of the batch before they are committed; None if nothing must."""
         return self._interceptors.on_changelog
 
     def ingest(self, records: Iterable[SourceFields]) -> Iterator[SourceFields]:
-        """Yield what the interceptors leave of records: what `process` takes. Raises what `Ingest.records` raises.
+        """Yield what the interceptors leave of records, for `process`. Raises what `Ingest.records` raises.
 
-        Those of repartition topics come as they are.
+        Records of repartition topics pass as they are.
         """
         own, ingest = self._topology.repartition_topics, self._ingest.records
         if not own:
@@ -163,7 +163,7 @@ class Task:
         return (left for each in records for left in ((each,) if each[0] in own else ingest((each,))))
 
     def ingest_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield what the interceptors leave of a batch of SOURCE_COLUMNS, each part for `process_batch` in its turn."""
+        """Yield what the interceptors leave of a batch of SOURCE_COLUMNS, in parts for `process_batch`."""
         own = self._topology.repartition_topics
         if not own:
             return self._ingest.batches(batch)
@@ -171,10 +171,10 @@ class Task:
         return (left for is_own, part in parts for left in ((part,) if is_own else self._ingest.batches(part)))
 
     def process(self, records: Iterable[SourceFields], outlet: Outlet = _NO_OUTLET) -> int:
-        """Run the records through the topology, in their order, and return how many they were.
+        """Run the records through the topology, in their order, and return how many there were.
 
-        If `outlet` has something waiting after a record, that was the last one: an iterator still has the others.
-        After each record, punctuators run that its timestamp makes due. Raises ProcessorError around what user code
+        Stops after a record if `outlet` then has something waiting: an iterator still has the other records.
+        After each record, the punctuators run that its timestamp makes due. Raises ProcessorError around what user code
         raises, DeserializationError, SerializationError, InvalidTimestampError and UnknownTopicError. After an error
         the task must not be used again.
         """
@@ -197,13 +197,13 @@ class Task:
                 self._process(source_records(run))
             else:
                 self._process_columns(source, run)
-        # While the records as they came are at hand.
+        # Before `ingest` forgets the records as they came.
         self._emission.flush()
         return int(batch.num_rows)
 
     @property
     def takes_batches(self) -> bool:
-        """Whether any source has a batch processor below it, or the interceptors would have records in columns."""
+        """Whether any source has a batch processor below it, or the interceptors want records in columns."""
         return self._ingest.is_in_columns or self._has_column_sources
 
     @property
@@ -227,16 +227,16 @@ class Task:
         return processed
 
     def end_batch(self, now_ms: int) -> None:
-        """Finish what was held back, set the wall clock, and finish what its punctuators have sent to who holds back.
+        """Finish what was held back, set the wall clock, and finish what its punctuators led processors to hold back.
 
-        The driver's to call when a batch's records are processed. Raises what `process` raises.
+        The driver calls this after a batch's records. Raises what `process` raises.
         """
         self.finish_batch()
         if self.advance_wall_clock(now_ms):
             self.finish_batch()
 
     def finish_batch(self) -> None:
-        """Have processors finish what they held back of the batch, then delete some of the entries that have expired.
+        """Let processors finish what they held back, then delete some of the entries that have expired.
 
         It does no harm after each record. Raises what `process` raises.
         """
@@ -250,7 +250,7 @@ class Task:
             store.delete_expired()
 
     def advance_wall_clock(self, now_ms: int) -> int:
-        """Set the wall clock, run the punctuators that it makes due, and return how many they were."""
+        """Set the wall clock, run the punctuators that it makes due, and return how many ran."""
         self._context.system_time_ms = now_ms
         count = self._punctuations.wall_clock.punctuate(now_ms, self._punctuate)
         self.punctuation_count += count
@@ -281,7 +281,7 @@ class Task:
         )
 
     def abandon(self) -> None:
-        """Close the processors after a failure, which is what to tell: what fails now is only logged."""
+        """Close the processors after a failure, which the caller reports: what fails now is only logged."""
         try:
             self.close()
         except (ProcessorError, LocalStateCorruptedError):
@@ -290,7 +290,7 @@ class Task:
     def close(self) -> None:
         """Close the processors that were made, in their order.
 
-        Raises ProcessorError for the first that fails, but LocalStateCorruptedError if one found the state damaged.
+        Raises ProcessorError for the first that fails, or LocalStateCorruptedError if any found the state damaged.
         """
         processors, self._processors = self._processors, {}
         for context in self._contexts:
@@ -407,11 +407,11 @@ class Task:
             )
 
     def _refuse_batches(self, processors: Mapping[str, Processor]) -> None:
-        """Raise TopologyError where columns leave no way to tell one record from another."""
+        """Raise TopologyError for options that need single records where the topology takes columns."""
         for name, processor in processors.items():
             if isinstance(processor, BatchProcessor) and FailureStage.PROCESSING in self.failures.keeps_on:
                 raise TopologyError(
-                    f"processor {name!r} takes records in columns, so it can't be told which of them it failed on: "
+                    f"processor {name!r} takes records in columns, so a failure has no single record to leave out: "
                     'leave FailureHandling(processing=...) at "fail", or let it process single records'
                 )
         for source in self._column_sources.values():
@@ -432,7 +432,7 @@ class Task:
         children = topology.children(source.name)
 
         def below(receivers: Mapping[str, Callable[[T], None]]) -> tuple[Callable[[T], None], ...]:
-            # The node that forwards to a sink names what fails there. A source runs no user code, so it does it here.
+            # The node that forwards to a sink locates its failures. A source runs no user code, so it is done here.
             return tuple(
                 locate_failures(name, receivers[name], context) if name in topology.sinks else receivers[name]
                 for name in children
@@ -455,7 +455,7 @@ class Task:
             raise
 
     def _init(self, name: str, processor: Processor, context: ProcessorContext) -> None:
-        self._punctuations.set_initializing(name)
+        self._punctuations.initializing = name
         self._processors[name] = processor
         try:
             processor.init(context)
@@ -465,10 +465,10 @@ class Task:
                 raise
             raise ProcessorError(node=name, doing="in init()", cause=cause) from cause
         finally:
-            self._punctuations.set_initializing(None)
+            self._punctuations.initializing = None
 
     def _leave_record(self, doing: str = "") -> None:
-        """Say that no record is processed; what is written now has stream time for a timestamp."""
+        """Note that no record is current: writes now get stream time as their timestamp."""
         self._context.leave_record(max(0, self._context.stream_time_ms), doing)
 
     def _punctuate(self, schedule: Schedule, now_ms: int) -> None:
@@ -491,7 +491,7 @@ def _make_processor(node: ProcessorNode) -> Processor:
 
 
 def _by_topic(batch: pa.RecordBatch, of: Callable[[str], T]) -> Iterator[tuple[T, pa.RecordBatch]]:
-    """Yield the rows of a batch in their order, those together that follow each other and have the same of it."""
+    """Yield the rows of a batch in order, in runs whose topics have the same value of `of`."""
     if not batch.num_rows:
         return
     topics = batch.column("topic")

@@ -17,7 +17,7 @@ from statestore.stores.typed_store import TypedStore
 
 
 class StoreBacking(NamedTuple):
-    """What a driver provides for a store to be built on: its bytes, and what goes with them."""
+    """What a driver provides to build a store on: its bytes, and what goes with them."""
 
     inner: ByteStore
     changelog: Changelog | None = None
@@ -62,7 +62,7 @@ def shard_stores(topology: Topology, batch: ShardBatch, context: TaskRecordConte
 
 
 def flush_stores(stores: Mapping[str, TypedStore]) -> dict[str, int]:
-    """Pass on what the stores hold back, and return the stream time of each that keeps one."""
+    """Flush the stores, and return the stream time of each that keeps one."""
     for store in stores.values():
         store.flush()
     times_ms = {name: store.stream_time_ms for name, store in stores.items()}

@@ -39,9 +39,9 @@ class Topology(NodeGraph):
         self.global_stores: dict[str, str] = {}
         """The topic that feeds each global store."""
         self.repartition_topics: set[str] = set()
-        """The topics that the topology writes and reads itself, to have records divided anew by key."""
+        """The topics that the topology writes and reads itself, to redistribute records by key."""
         self.expiry_stores: dict[str, str] = {}
-        """The store that says when entries expire, of each store with a time to live."""
+        """For each store with a time to live, the store that says when its entries expire."""
 
     def add_source(
         self, name: str, topics: str | Sequence[str] | None = None, *, key_serde: Serde[Any], value_serde: Serde[Any]
@@ -66,7 +66,7 @@ class Topology(NodeGraph):
     def add_state_store(self, builder: StoreBuilder[Any], *processors: str) -> Topology:
         """Add a state store and attach it to `processors`, which may share it.
 
-        With a time to live comes a second store, `<name>-expiry`, which is attached to nobody.
+        A time to live adds a second store, `<name>-expiry`, which is attached to no processor.
         """
         self._add_builder(builder)
         _warn_of_thrown_away(builder)
@@ -101,7 +101,7 @@ class Topology(NodeGraph):
         key_serde: Serde[Any],
         value_serde: Serde[Any],
     ) -> Topology:
-        """Add a store of which every shard holds all, fed from `topic` by `processor`; every other one can read it.
+        """Add a store that every shard holds whole, fed from `topic` by `processor`; all processors can read it.
 
         Nothing can be below its source and its processor. Under Spark, each shard keeps a copy of its own, and takes
         the topic's records of a micro-batch before all others. Source: Kafka's Topology.addGlobalStore.
@@ -180,7 +180,7 @@ class Topology(NodeGraph):
     ) -> Topology:
         """Send what `parents` forward through a topic of the topology's own, and go on below `source`.
 
-        There, records are divided anew by their key. Interceptors do not see them on that way.
+        There, records are redistributed by key. Interceptors do not see them on the way.
         Source: Kafka's InternalTopologyBuilder.addInternalTopic.
         """
         self.add_sink(sink, topic, parents, key_serde=key_serde, value_serde=value_serde)
@@ -189,7 +189,7 @@ class Topology(NodeGraph):
         return self
 
     def part(self, names: Iterable[str]) -> Topology:
-        """Return a topology of some of the nodes, with their stores, and with all global ones."""
+        """Return a topology of some of the nodes with their stores, and of all global nodes."""
         chosen = {*names, *(name for name in self.nodes if self.is_global(name))}
         made = copy.copy(self)
         for kind in ("nodes", "sources", "processors", "sinks", "operators"):
@@ -204,7 +204,7 @@ class Topology(NodeGraph):
     def with_interceptors(self, chain: Iterable[Interceptor]) -> Topology:
         """Return a topology like this one with interceptors around it, and their stores; this one stays as it is.
 
-        It is for who runs it: users give interceptors to `stateful` and to the test driver.
+        For the code that runs it: users give interceptors to `stateful` and to the test driver.
         """
         made = copy.copy(self)
         vars(made).update({name: copy.copy(part) for name, part in vars(self).items()})
@@ -247,7 +247,7 @@ class Topology(NodeGraph):
     def validate(self) -> None:
         """Raise TopologyError unless there is a source, every source has children and every store a processor.
 
-        Warns of builders of which `with_` methods were called to no effect.
+        Warns of builders whose `with_` methods were called without using the result.
         """
         if not self.sources:
             raise TopologyError("the topology has no source: add one with add_source")
@@ -264,7 +264,7 @@ class Topology(NodeGraph):
             _warn_of_thrown_away(builder)
 
     def check_sharding(self, shard_by: str) -> None:
-        """Raise TopologyError if an interceptor can't work where the shards get records by "key", or "partition"."""
+        """Raise TopologyError if an interceptor can't work where shards get records by "key" or by "partition"."""
         for node in self.interceptors.values():
             reason = node.interceptor.why_not_sharded(shard_by, self.global_stores.values())
             if reason is not None:

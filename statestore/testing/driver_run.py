@@ -29,8 +29,7 @@ _OUTSIDE_MS = 0
 class DriverRun:
     """A topology on the state of a driver. Outputs, and what waits to be piped again, stay from start to start.
 
-    After an error out of the topology, nothing of the record that it came from is committed, and it does not run any
-    longer.
+    After an error in the topology, nothing of the record that caused it is committed, and the topology is stopped.
     """
 
     declared: Topology
@@ -40,7 +39,7 @@ class DriverRun:
 
     def __init__(self, state: DriverState, handling: FailureHandling, chain: Chain) -> None:
         self.failure: str | None = None
-        """What stopped the topology; None if it runs."""
+        """The error that stopped the topology; None if it runs."""
         self._state = state
         self._handling = handling
         self._chain = chain
@@ -50,12 +49,12 @@ class DriverRun:
         self._piped_again: SinkFields | None = None
         """The record that is being processed, if it was piped again."""
         self._is_running = False
-        """Whether the task is at something that is not committed yet."""
+        """Whether the task has begun something that is not committed yet."""
 
     def start(self, topology: Topology, *, anew: bool = False) -> None:
-        """Open the stores, `anew` if nothing is on the disk, make the task, and go on with what waits.
+        """Open the stores, `anew` if nothing is on the disk, make the task, and process what waits.
 
-        Raises what opening a store, the topology's processors and what they process raise; then it does not run.
+        Raises what opening a store and the topology's processors raise; then the topology is stopped.
         """
         try:
             around = topology.with_interceptors(self._chain)
@@ -78,7 +77,7 @@ class DriverRun:
             raise
 
     def stop(self) -> None:
-        """Close processors and stores, in which stays what was written outside of records. Raises ProcessorError."""
+        """Close processors and stores, and keep what was written outside of records. Raises ProcessorError."""
         try:
             if self.failure is None:
                 try:
@@ -92,7 +91,7 @@ class DriverRun:
             self._state.close()
 
     def pipe(self, topic: str, records: Iterator[PipedRecord]) -> None:
-        """Process records of a topic, after each what it led to. Raises UnknownTopicError if no source reads it."""
+        """Process records of a topic, and after each all that it leads to. Raises UnknownTopicError."""
         with self._working(topic):
             self._process(self._commit_each(topic, records))
 
@@ -118,11 +117,11 @@ class DriverRun:
         self._require_ready()
         if topic is not None and topic not in self._reads and not self._reads_all:
             raise UnknownTopicError(topic=topic, sources=sorted(self._reads))
-        self._commit_state()  # what the test itself wrote is not part of what comes next
+        self._commit_state()  # writes of the test itself don't belong to the records that come next
         try:
             yield
         except BaseException as failure:
-            # What the input itself raises comes between two records: it is no failure of the topology.
+            # What the input iterator raises comes between two records: the topology has not failed.
             if self._is_running or topic is None:
                 self._fail(failure)
             raise
@@ -130,7 +129,7 @@ class DriverRun:
             self._state.context.leave_record(_OUTSIDE_MS)
 
     def advance_wall_clock(self, advance_ms: int) -> None:
-        """Let the wall clock go on, run the punctuators that become due, and process what they led to."""
+        """Advance the wall clock, run the punctuators that become due, and process what they lead to."""
         with self._working():
             self._is_running = True
             self._task.advance_wall_clock(self._state.context.system_time_ms + advance_ms)
@@ -199,7 +198,7 @@ class DriverRun:
         self._has_schedules = bool(self._task.punctuations())
 
     def _fill_global_stores(self, topology: Topology) -> None:
-        """Process the records of global topics again whose stores began with nothing."""
+        """Process the records of global topics again for global stores that were opened empty."""
         for name, topic in topology.global_stores.items():
             if name in self._state.emptied:
                 self._process(self._global_records.get(topic, ()))
@@ -268,7 +267,7 @@ class DriverRun:
                 self._again.add(record, is_global=log.topic in self._global_topics)
 
     def _fail(self, failure: BaseException) -> None:
-        """Put everything back to the last commit, and close the processors: the task must not be used again."""
+        """Go back to the last commit, and close the processors: the task must not be used again."""
         self.failure = _describe_failure(failure)
         self._is_running = False
         if self._piped_again is not None:

@@ -1,4 +1,4 @@
-"""The state of a test driver: opened, committed, put back, restored, and kept on the disk if it is to stay.
+"""The state of a test driver: its stores, their changelogs and its progress, from opening to commit and restore.
 
 STATE_DIR/APPLICATION_ID/0_0/                     a task directory of Kafka Streams: the persistent stores
 STATE_DIR/APPLICATION_ID/global/                  the same, of the global stores
@@ -39,10 +39,10 @@ from statestore.testing.topic_logs import StoreLog
 
 
 def restore_store(log: StoreLog, spec: StoreSpec, store: ByteStore, offset: int, stream_time_ms: int) -> int:
-    """Apply the changelog from `offset` on to `store`, let expire, and return the store's stream time afterwards.
+    """Apply the changelog from `offset` on to `store`, drop expired segments, and return its stream time.
 
-    `stream_time_ms` is its stream time before. Values of an older format are upgraded as they would be in place. Those
-    of a newer one lose what the older has no room for: so Kafka Streams restores, from any changelog.
+    `stream_time_ms` is its stream time before. Values of an older format are upgraded as they would be in place. Values
+    of a newer format lose what the store's format has no room for, as when Kafka Streams restores.
     """
     pending, layout = WriteSet(store), layout_of(spec)
     for written_as, records in log.written_by_format(offset):
@@ -84,7 +84,7 @@ class DriverState:
         self.logging: list[StoreLog] = []
         """The changelogs of the open stores."""
         self.emptied: set[str] = set()
-        """The global stores that began with nothing when they were opened last."""
+        """The global stores that were empty when they were opened last."""
         self.application_id = application_id
         self._home = home / application_id
         self._is_kept = is_kept
@@ -99,9 +99,9 @@ class DriverState:
         self._segmented: list[tuple[str, TypedStore]] = []
 
     def open(self, topology: Topology, *, anew: bool = False) -> None:
-        """Open all stores as the topology has them, and restore what is not on the disk; `anew` if nothing is.
+        """Open all stores of the topology, and restore what is not on the disk; `anew` if nothing is.
 
-        Raises StoreFormatError for a store that was of another kind or a newer format, and changes nothing of it then.
+        Raises StoreFormatError for a store of another kind or a newer format, and leaves that store unchanged.
         """
         self._topology = topology
         progress = self.progress
@@ -123,7 +123,7 @@ class DriverState:
         for name, records in self._restored.items():
             metrics = self.stores[name].metrics
             if metrics is not None:
-                metrics.record_restore(0, records)  # no time passes by itself here
+                metrics.record_restore(0, records)  # the driver's clock does not advance during a restore
 
     def build_stores(self) -> None:
         """Make the stores anew on what is committed."""
@@ -140,7 +140,7 @@ class DriverState:
         *,
         is_micro_batch: bool = False,
     ) -> None:
-        """Make what was written since the last commit stay, also what caches hold back.
+        """Commit what was written since the last commit, also what caches hold back.
 
         `punctuations` says when each schedule is due next; None means as before. `processor_metadata` is what was set
         of it, the rest stays. `on_changelog` is called with each store that was written to, before that; what it raises
@@ -170,7 +170,7 @@ class DriverState:
             progress.stores[name] = store.stream_time_ms  # type: ignore[assignment]
 
     def discard(self) -> None:
-        """Put everything back to what it was at the last commit, the clock excepted: time passes by itself."""
+        """Go back to the last commit; only the wall clock stays."""
         for pending in self._pending.values():
             pending.clear()
         for log in self.logs.values():
@@ -180,7 +180,7 @@ class DriverState:
         self.build_stores()
 
     def close(self) -> None:
-        """Close all stores. What is pending is lost."""
+        """Close all stores. Pending writes are lost."""
         position = {topic: {0: offset - 1} for topic, offset in self.progress.offsets.items()}
         for name, directory in self._on_disk.items():
             log = self.logs[name]
@@ -196,8 +196,8 @@ class DriverState:
     def check_changelogs(self, topology: Topology) -> None:
         """Raise IncompleteChangelogError if a store of the topology can't be restored from its topic as a whole.
 
-        What has no topic at all is meant to be lost. Raises StoreFormatError where plain values would get headers at
-        once, which is no different from doing so in place.
+        A store without a changelog may be lost. Raises StoreFormatError where plain values would get headers at once,
+        which a restore refuses as an upgrade in place does.
         """
         for name, builder in topology.store_builders.items():
             log = self.logs.get(name)
@@ -213,7 +213,7 @@ class DriverState:
             shutil.rmtree(self._home / directory, ignore_errors=True)
 
     def _open_store(self, builder: StoreBuilder[Any], directory: TaskDirectory, *, anew: bool) -> ByteStore:
-        """Open the bytes of a store and restore what of its changelog they lack."""
+        """Open the bytes of a store, and restore what they lack from its changelog."""
         name, spec = builder.name, builder.spec
         store = directory.open_store(spec) if builder.persistent else MemoryByteStore(name)
         if builder.persistent:
@@ -225,7 +225,7 @@ class DriverState:
             log = self.logs[name] = StoreLog(f"{self.application_id}-{name}-changelog", spec)
             self._begin(log, held, is_empty=is_empty)
         else:
-            # What is restored anew may go to an older format, as in Kafka Streams.
+            # A store that is restored whole may get an older format, as in Kafka Streams.
             recorded = replace(log.spec, format=spec.format) if anew else log.spec
             refuse_other_kind(recorded, spec, Path(log.topic), name)
             log.open_as(spec)
@@ -234,13 +234,13 @@ class DriverState:
                 raise IncompleteChangelogError(name, problem=log.missing)
             self._restore(log, store, -1 if held is None else held)
         elif anew or not builder.persistent:
-            self.progress.stores.pop(name, None)  # with what it held, a store has lost its time
+            self.progress.stores.pop(name, None)  # an empty store has no stream time
         if is_empty and name in self._topology.global_stores:
             self.emptied.add(name)
         return store
 
     def _begin(self, log: StoreLog, held: int | None, *, is_empty: bool) -> None:
-        """Let the changelog of a store begin with what was given, or behind what the disk held."""
+        """Begin a store's changelog with the given records, or after what the disk held."""
         name = log.spec.name
         given = self._changelogs.pop(name, None)
         if given is not None:

@@ -2,16 +2,16 @@
 
 All come from the Java registry through Apache Ivy, whose jar pyspark ships, so neither Maven nor docker is needed. A
 set of jars is one directory below $STATESTORE_JARS (default: statestore/jars in the user's cache directory). It appears
-by one rename when all of it is there: a directory that exists is complete, and is used without asking anybody. Its jars
+by one rename when all of it is there: a directory that exists is complete, and needs no network. Its jars
 must have the checksums that are recorded in `jars.sha256`, each time that a process first uses it. That file is
 
     line := sha256:hex[64] "  " jar_set "/" jar
 
-as `sha256sum` has it, so that a directory of sets can be checked with that as well.
+in the format of `sha256sum`, which can check a directory of sets as well.
 
 `python -m statestore.testing.jars` resolves the sets that go with the installed Spark and prints where they are. With
-`--record` it records the checksums of all sets instead of checking them: for who moves a version, with an empty
-$STATESTORE_JARS, so that all are fetched.
+`--record` it records the checksums of all sets instead of checking them: run it with an empty $STATESTORE_JARS after
+changing a version, so that all are fetched.
 """
 
 from __future__ import annotations
@@ -117,14 +117,14 @@ _CONNECTORS = {
     for spark, newest in _CONNECTOR_VERSIONS.items()
 }
 
-# Jackson is on it already, as a dependency of kafka-streams. The silent binding keeps the log out of what a program
-# says: the stores throw what matters.
+# Jackson is on it already, as a dependency of kafka-streams. The silent binding keeps the log out of a
+# program's output: the stores throw what matters.
 _KAFKA_STREAMS = _JarSet(
     f"kafka-streams-{KAFKA_VERSION}",
     _of_kafka("kafka-streams") + _of_kafka("kafka-streams-test-utils") + _jar("org.slf4j", "slf4j-nop", "1.7.36"),
 )
 
-# The run time of Connect is a cluster's, with a web server and much else; of it, only its converter of bytes is run.
+# Alone: Connect's runtime brings a web server and much else, and only its converter of bytes is used.
 _CONNECT = _JarSet(
     f"kafka-connect-{KAFKA_VERSION}",
     "".join(map(_of_kafka, ("connect-api", "connect-json", "connect-transforms")))
@@ -132,7 +132,7 @@ _CONNECT = _JarSet(
     + _jar("org.slf4j", "slf4j-nop", "1.7.36"),
 )
 
-# What else it asks for, a path of the filesystem does not need: catalogs, and readers without Spark.
+# Tables at a path need none of its other dependencies: catalogs, and readers without Spark.
 _DELTA = _JarSet(
     f"delta-{_DELTA_VERSION}",
     "".join(

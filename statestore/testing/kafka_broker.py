@@ -80,8 +80,8 @@ class KafkaBroker:
     """A broker that runs from start() to stop(), or inside `with`.
 
     Storage is in `directory`, outlives the broker and can be started again; without one it is temporary and goes with
-    stop(). `settings` adds server properties or replaces those above; `jvm_options` are the broker's own, for one that
-    is to be fast rather than soon there. The address stays the same over a restart. Not thread-safe.
+    stop(). `settings` adds server properties or replaces those above; `jvm_options` are the broker's: the default
+    starts soon, others may run faster. The address stays the same over a restart. Not thread-safe.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class KafkaBroker:
         Raises KafkaBrokerError if it does not, with the end of its log, and JarsUnavailableError.
         """
         if self._process is not None:
-            raise ValueError("the broker runs already")
+            raise ValueError("the broker is already running")
         try:
             self._launch()
             self._wait_until(self._answers, _START_TIMEOUT_S, "did not answer in time")
@@ -131,7 +131,7 @@ class KafkaBroker:
             raise
 
     def stop(self) -> None:
-        """Stop the broker and wait until it is gone, by force if it does not go; nothing happens if it does not run."""
+        """Stop the broker and wait until it is gone, by force if needed; do nothing if it does not run."""
         process, self._process = self._process, None
         try:
             if process is not None:
@@ -192,7 +192,7 @@ class KafkaBroker:
         with closing(socket.socket()) as probe:
             if probe.connect_ex((_HOST, self._port)) != 0:
                 return False
-        # The tool is a JVM of its own, so it is only asked once there is somebody to answer.
+        # The tool starts a JVM, so it only runs once the port is open.
         tool = "org.apache.kafka.tools.BrokerApiVersionsCommand"
         try:
             answer = _run_tool(tool, "--bootstrap-server", self.bootstrap_servers)

@@ -1,4 +1,4 @@
-"""How far a test driver is: what it goes on with after a restart, beside the stores.
+"""The progress of a test driver: what a restart continues from, besides the stores.
 
 {"format": 2, "wall_clock_ms": int, "stream_time_ms": int, "stores": {name: stream_time_ms}, "offsets": {topic: next},
  "punctuations": {node: [[clock, interval_ms, start_ms | null, next_ms | null], ...]},
@@ -40,7 +40,7 @@ class Progress:
 
     @classmethod
     def read(cls, directory: Path) -> Progress:
-        """Return what is recorded in a directory, or the beginning. Raises RecoveryError for what is not ours."""
+        """Return what is recorded in a directory, or the beginning. Raises RecoveryError if it is malformed."""
         path = directory / _FILE
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))

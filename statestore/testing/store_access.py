@@ -1,4 +1,4 @@
-"""The stores of a test driver as the test asks for them: as what they are, or as what they hold less of.
+"""The stores of a test driver as a test asks for them: as they are, or with less than they hold.
 
 An accessor that knows no timestamps or headers gives a facade over a store that has them: the same store class on the
 same bytes, whose codec leaves them out on the way to the test, and fills them in on the way back. Source: Kafka's
@@ -30,7 +30,7 @@ _NO_TIMESTAMP: Final = -1
 
 
 class _Mapping(NamedTuple):
-    """What a facade shows of what its store holds, and what it puts for what it is given; None stays None."""
+    """How a facade converts what its store holds, and what it is given to put; None stays None."""
 
     shown: Callable[[Any], Any]
     held: Callable[[Any], Any]

@@ -66,7 +66,7 @@ class StoreLog(Changelog):
         self.open_as(spec)
 
     def open_as(self, spec: StoreSpec) -> None:
-        """Note that the store has this format from now on."""
+        """Note that the store is opened with this format."""
         self.spec = spec
         self._format = spec.format
         self._complete = spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS
@@ -97,7 +97,7 @@ class StoreLog(Changelog):
         return self._committed > self._given
 
     def leave_last_writes(self) -> None:
-        """Leave of the writes since the last commit what a micro-batch logs: of each key the last, of versions all."""
+        """Drop uncommitted writes that a micro-batch does not log: all but each key's last; none of versions."""
         if not LAYOUTS[self.spec.kind].keeps_versions:
             written = [(write[1], write) for write in self._writes[self._committed :]]
             self._writes[self._committed :] = last_writes(written).values()

@@ -26,7 +26,7 @@ PipedRecord: TypeAlias = "tuple[int, bytes | None, bytes | None, bytes]"
 
 
 class TestRecord(RecordFields[K, V]):
-    """A key, a value, a timestamp in milliseconds since the epoch (None leaves it to the topic), and headers.
+    """A key, a value, a timestamp in milliseconds since the epoch (None takes the topic's time), and headers.
 
     The headers that are given are copied. Raises ValueError for a negative timestamp.
     """
@@ -103,7 +103,7 @@ class TestInputTopic(Generic[K, V]):
         """Pipe a value, a key and a value, or a TestRecord, which brings timestamp and headers itself."""
         if isinstance(key_or_value, TestRecord) and value is _ABSENT:
             if timestamp_ms is not None or headers is not None:
-                raise TypeError("a TestRecord has its own timestamp and headers")
+                raise TypeError("a TestRecord has its own timestamp and headers: set them there")
             self.pipe_record_list([key_or_value])
             return
         key, value = (None, key_or_value) if value is _ABSENT else (key_or_value, value)
@@ -144,7 +144,9 @@ class TestInputTopic(Generic[K, V]):
     def _times(self, start_timestamp_ms: int | None, advance_ms: int) -> Iterator[int | None]:
         if start_timestamp_ms is None:
             if advance_ms:
-                raise ValueError("advance_ms without start_timestamp_ms: the topic's time has its own step")
+                raise ValueError(
+                    "advance_ms needs start_timestamp_ms: without it, the topic's time advances by auto_advance_ms"
+                )
             return repeat(None)
         _require_time("start_timestamp_ms", start_timestamp_ms)
         return count(start_timestamp_ms, index(advance_ms))

@@ -36,14 +36,14 @@ V = TypeVar("V")
 class TopologyTestDriver(StoreAccess):
     """Runs a topology. Use it in a `with`, or close it.
 
-    `state_dir` is a state directory of Kafka Streams: what it holds of the application is gone on with, and what the
-    driver writes stays there, as it was at the last commit before `close`. None is a directory that goes with `close`.
+    `state_dir` is a state directory of Kafka Streams: the driver continues from the application's state in it, and
+    leaves there the state of the last commit before `close`. None is a temporary directory, which `close` deletes.
     `changelogs` are what the changelog topics of stores held before: key and value as bytes, with the timestamp. Stores
-    are restored from what of it they lack. `interceptors` see each record, and `failures` says what is done about
-    records that fail, as in `stateful`. Dead letters can be read as any topic that was written to.
+    are restored from the part that they lack. `interceptors` see each record, and `failures` says what to do about
+    records that fail, as in `stateful`. Dead letters can be read like any topic that was written to.
 
-    After an error out of the topology, nothing of the record that it came from is committed, and only `restart` goes
-    on. After `close` every call raises DriverClosedError, except `close`.
+    After an error in the topology, nothing of the record that caused it is committed, and only `restart` continues.
+    After `close` every call raises DriverClosedError, except `close`.
     """
 
     def __init__(
@@ -93,23 +93,23 @@ class TopologyTestDriver(StoreAccess):
         start_timestamp_ms: int | None = None,
         auto_advance_ms: int = 0,
     ) -> TestInputTopic[K, V]:
-        """Return an end to pipe records into `topic`, whose time begins at the driver's wall clock or as given."""
+        """Return an input that pipes records into `topic`; its time starts at the driver's wall clock or as given."""
         self._require_open()
         _require_topic(topic)
         start_ms = self._state.context.system_time_ms if start_timestamp_ms is None else start_timestamp_ms
         return TestInputTopic(self, topic, key_serde, value_serde, start_ms, auto_advance_ms)
 
     def create_output_topic(self, topic: str, *, key_serde: Serde[K], value_serde: Serde[V]) -> TestOutputTopic[K, V]:
-        """Return an end to read what was written to `topic`: by sinks, or to `APPLICATION_ID-STORE-changelog`.
+        """Return an output that reads what was written to `topic`: by sinks, or to `APPLICATION_ID-STORE-changelog`.
 
-        All ends of one topic share its records: each is read once.
+        All outputs of one topic share its records: each is read once.
         """
         self._require_open()
         _require_topic(topic)
         return TestOutputTopic(self, topic, key_serde, value_serde)
 
     def advance_wall_clock_time(self, advance_ms: int) -> None:
-        """Let the wall clock go on and run the punctuators that become due. Raises ValueError for a negative step."""
+        """Advance the wall clock and run the punctuators that become due. Raises ValueError for a negative step."""
         _require_span("advance_ms", advance_ms)
         self._require_open()
         self._run.advance_wall_clock(advance_ms)
@@ -139,13 +139,13 @@ class TopologyTestDriver(StoreAccess):
     def metrics(self) -> dict[str, float]:
         """Return counts since the last start by Kafka's names.
 
-        Beside them `STORE/METRIC` of stores that are measured, and what processors counted, by `NODE.WHAT`.
+        Also `STORE/METRIC` of stores that are measured, and what processors counted, as `NODE.WHAT`.
         """
         self._require_open()
         return self._run.metrics()
 
     def restart(self, topology: Topology | None = None, *, restore_from: Literal["disk", "changelog"] = "disk") -> None:
-        """Stop, and start again on the same state: with `topology`, if one is given, else with that of before.
+        """Stop, and start again on the same state, with `topology` or, if it is None, the one before.
 
         "disk" opens the local stores again; those in memory are restored from their changelogs. "changelog" deletes
         them, and restores all stores from their changelogs and global ones from their topics: what was not logged is
@@ -189,7 +189,8 @@ class TopologyTestDriver(StoreAccess):
         self._run.pipe(topic, records)
 
     def pipe_micro_batch(self, topic: str, records: Iterator[PipedRecord]) -> None:
-        """Process records of a topic, and commit them together; a TestInputTopic's to call."""
+        """Process records of a topic, and commit them together. TestInputTopic calls this."""
+        self._require_open()
         self._run.pipe_micro_batch(topic, records)
 
     def readable(self, topic: str) -> ReadableTopic | None:
@@ -213,9 +214,9 @@ class TopologyTestDriver(StoreAccess):
 
 def _changelog_record(record: TestRecord[bytes, bytes | None]) -> ChangelogRecord:
     if not isinstance(record.key, bytes) or not isinstance(record.value, bytes | None):
-        raise TypeError(f"a changelog record has a key and a value, or None, of bytes, not {record!r}")
+        raise TypeError(f"a changelog record has a key and a value of bytes, or a value of None, not {record!r}")
     if record.timestamp_ms is None:
-        raise ValueError(f"a changelog record has a timestamp: {record!r}")
+        raise ValueError(f"a changelog record must have a timestamp, not {record!r}")
     return ChangelogRecord(record.key, record.value, record.timestamp_ms, record.headers.to_bytes())
 
 

@@ -230,7 +230,7 @@ class Consuming(Interceptor):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"failures": FailureHandling(processing="continue")}, "it can't be told which of them it failed on"),
+        ({"failures": FailureHandling(processing="continue")}, "a failure has no single record to leave out"),
         ({"interceptors": [Consuming()]}, "on_consume of an interceptor"),
     ],
 )

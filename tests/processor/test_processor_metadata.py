@@ -166,10 +166,10 @@ def test_it_can_be_set_from_init_to_close_and_by_a_punctuator(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("key", "value", "error", "problem"),
     [
-        (7, 1, TypeError, "not 1 by 7"),
-        ("s", 1.0, TypeError, "not 1.0 by 's'"),
-        ("s", True, TypeError, "not True by 's'"),
-        ("s", None, TypeError, "not None by 's'"),
+        (7, 1, TypeError, "got 7 and 1"),
+        ("s", 1.0, TypeError, "got 's' and 1.0"),
+        ("s", True, TypeError, "got 's' and True"),
+        ("s", None, TypeError, "got 's' and None"),
         ("", 1, ValueError, "1 to 249 bytes"),
         ("ä" * 125, 1, ValueError, "1 to 249 bytes"),
         ("\ud800", 1, ValueError, "surrogates not allowed"),

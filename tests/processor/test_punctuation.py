@@ -254,7 +254,7 @@ LATEST_MS = 2**63 - 1
     [
         (2**63, STREAM, None, r"interval_ms must be at most 2\^63 - 1"),
         (1, STREAM, 2**63, r"start_ms must be at most 2\^63 - 1"),
-        (LATEST_MS, WALL, None, r"would be due at .*, after the last time there is, 2\^63 - 1"),
+        (LATEST_MS, WALL, None, r"would be due at .*, later than 2\^63 - 1"),
     ],
 )
 def test_a_schedule_is_of_times_that_there_are(

@@ -67,5 +67,5 @@ def test_another_kind_is_refused() -> None:
         def init(self, context: Any) -> None:
             context.state_store("totals", WindowStore[str, int])
 
-    with pytest.raises(StateStoreError, match="as WindowStore, and it is TimestampedKeyValueStoreWithHeaders"):
+    with pytest.raises(StateStoreError, match="as WindowStore, but it is a TimestampedKeyValueStoreWithHeaders"):
         TopologyTestDriver(topology_of(Asking))

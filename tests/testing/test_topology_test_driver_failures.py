@@ -251,6 +251,7 @@ def test_every_use_after_close_says_so() -> None:
     driver.close()
     uses = [
         lambda: topic.pipe_input("k", "v"),
+        lambda: topic.pipe_micro_batch([]),
         lambda: out.read_value(),
         lambda: out.is_empty(),
         lambda: out.read_records_to_list(),
@@ -329,7 +330,7 @@ def test_what_spark_refuses_is_refused() -> None:
         ({"application_id": "a/b"}, "illegal name"),
         ({"initial_wall_clock_time_ms": -1}, "initial_wall_clock_time_ms"),
         ({"changelogs": {"unknown": []}}, "no store 'unknown'"),
-        ({"changelogs": {"s": [TestRecord(b"k", b"v")]}}, "has a timestamp"),
+        ({"changelogs": {"s": [TestRecord(b"k", b"v")]}}, "must have a timestamp"),
     ],
 )
 def test_illegal_options_are_refused(options: Any, match: str) -> None:

@@ -22,9 +22,9 @@ def describe(graph: NodeGraph) -> TopologyDescription:
 
 @dataclass(eq=False)
 class _Connected:
-    """A node between its neighbours, whose order is that of their sizes when they were connected.
+    """A node between its neighbours, in the order of the sizes that they had when they were connected.
 
-    Sizes grow on as more is connected, which moves nobody: so the order of lists need not be that of the last sizes.
+    Sizes grow as more is connected, but no neighbour moves: so the order need not be that of the final sizes.
     """
 
     name: str

@@ -46,10 +46,10 @@ class _Entry(Generic[T]):
 
 
 class JavaTreeSet(Generic[T]):
-    """A TreeSet that is only added to, and whose comparator may change its mind between two calls.
+    """A TreeSet that is only added to, and whose comparator may change its answer between two calls.
 
-    A list in order would not do: what a new value is compared with, and so where it comes to stand, is decided by the
-    shape of the tree, which is why that is Java's.
+    A sorted list would not do: the shape of the tree decides which values a new one is compared with, and so where it
+    ends up. So the tree has the shape of Java's.
     """
 
     def __init__(self, is_before: Callable[[T, T], bool]) -> None:

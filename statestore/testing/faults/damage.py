@@ -1,4 +1,4 @@
-"""Damages files at rest, and knows how to undo it: what an operator would bring back from a backup."""
+"""Damages files at rest, and brings them back from a backup as an operator would."""
 
 from __future__ import annotations
 

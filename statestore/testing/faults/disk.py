@@ -1,7 +1,7 @@
 """A local disk that fails, fills up, and forgets what was not synced when the power goes; a durable location on it.
 
-Every operation is noted in the journal before it changes anything, and every sync after it is done. What a loss of
-power takes is worked out from these notes alone.
+Every operation is noted in the journal before it changes anything, and every sync after it is done. These
+notes alone decide what a loss of power takes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class FaultyDisk(LocalDisk):
         self._journal = injector.journal
 
     def make_directory(self, path: str) -> None:
-        """Make one directory, in a parent that may forget it."""
+        """Make one directory, which its parent may forget."""
         if not os.path.isdir(path):
             self._journal.note(_NOTES, ("name", path, None))
         super().make_directory(path)
 
     def create(self, path: str) -> BinaryIO:
-        """Make a file, in a directory that may forget it."""
+        """Make a file, which its directory may forget."""
         file: BinaryIO | None = None
         try:
             with self._injector.at(Point.CREATE_FILE, name=path, error=_io_error) as fault:
@@ -59,7 +59,7 @@ class FaultyDisk(LocalDisk):
             raise
 
     def append(self, file: BinaryIO, data: bytes | pa.Buffer) -> None:
-        """Write to a file that may forget it; on a full disk, half of it."""
+        """Write data, which the file may forget; on a full disk, half of it."""
         with self._injector.at(Point.APPEND, name=file.name, error=_io_error) as fault:
             if fault is not None and fault.effect is Effect.NO_SPACE:
                 super().append(file, bytes(memoryview(data)[: len(memoryview(data)) // 2]))
@@ -74,7 +74,7 @@ class FaultyDisk(LocalDisk):
             self._journal.note(_NOTES, ("synced", file.name))
 
     def replace(self, source: str, target: str) -> None:
-        """Rename a file, in a directory that may forget it."""
+        """Rename a file; its directory may forget that."""
         with self._injector.at(Point.REPLACE, name=target, error=_io_error):
             self._journal.note(_NOTES, ("renamed", source, target, self._keep(target)))
             super().replace(source, target)
@@ -86,7 +86,7 @@ class FaultyDisk(LocalDisk):
             self._journal.note(_NOTES, ("synced names", path))
 
     def remove(self, path: str) -> None:
-        """Remove a file, from a directory that may remember it."""
+        """Remove a file, which its directory may remember."""
         with self._injector.at(Point.REMOVE, name=path, error=_io_error):
             self._journal.note(_NOTES, ("name", path, self._keep(path)))
             super().remove(path)

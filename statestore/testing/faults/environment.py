@@ -1,4 +1,4 @@
-"""What a query under faults runs in: the faulty parts that it is handed, and what happens between its starts."""
+"""What a query under faults runs in: the faulty parts that it is handed, and what strikes between its starts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RunningQuery(Protocol):
 
 
 class FaultyIngest:
-    """A function of a record that comes in, which leaves it as it is, and is struck by faults. Picklable."""
+    """A function that returns an incoming record unchanged unless a fault strikes. Picklable."""
 
     def __init__(self, injector: Injector) -> None:
         self._injector = injector
@@ -92,7 +92,7 @@ class FaultEnvironment:
         return options
 
     def sink(self, write: Callable[[_Rows, int], None]) -> Callable[[_Rows, int], None]:
-        """Return `write`, a function for foreachBatch, struck by faults: it must stand being called again."""
+        """Return `write`, a function for foreachBatch, with faults: it must tolerate being called again."""
 
         def struck(rows: _Rows, batch_id: int) -> None:
             with self.injector.at(Point.SINK, f"batch {batch_id}"):
@@ -113,7 +113,7 @@ class FaultEnvironment:
         self.journal.set(DISARMED)
 
     def before_run(self) -> None:
-        """Switch the power on again if it is off, and keep the checkpoint for a fault that goes back to it."""
+        """Switch the power on again if it is off, and drop what was not synced before."""
         if self.journal.is_set(POWER_OFF):
             struck = [self.plan.faults[firing.fault] for firing in self.journal.fired()]
             for fault in struck:
@@ -122,7 +122,7 @@ class FaultEnvironment:
             self.journal.clear(POWER_OFF)
 
     def save_checkpoint(self) -> None:
-        """Keep the checkpoint as it is for a fault that goes back to it."""
+        """Copy the checkpoint if the plan has a fault that goes back to it."""
         if any(fault.effect is Effect.OLDER_CHECKPOINT for fault in self.plan.faults) and self.checkpoint.exists():
             shutil.rmtree(self._saved, ignore_errors=True)
             shutil.copytree(self.checkpoint, self._saved)

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final
 
 UNTIL_IT_FAILS: Final = 8
-"""So many strikes fail every attempt that Spark makes of two tasks, and so the query."""
+"""This many strikes fail every attempt of two Spark tasks, and so the query."""
 
 
 class FileKind(str, Enum):
@@ -79,11 +79,11 @@ class Effect(str, Enum):
     NO_SPACE = "no space"
     """The disk is full: what was written is cut half way."""
     CORRUPT = "corrupt"
-    """What is read has one bit flipped, this time; the engine reports damage, where it is asked for more than bytes."""
+    """This one read has a bit flipped; a local database reports damage."""
     ROT = "rot"
     """What was written is damaged at rest: a bit flipped, the end cut off, or all of it gone. `amount` says which."""
     POWER_LOSS = "power loss"
-    """Everything stops, and what was not synced is lost. `amount` seeds what of it."""
+    """Everything stops, and some of what was not synced is lost. `amount` seeds which."""
     LOSE_LOCAL = "lose local state"
     DAMAGE_LOCAL = "damage local state"
     """A file of a local copy is damaged, as with ROT."""

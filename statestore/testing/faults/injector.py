@@ -26,7 +26,7 @@ MakeError = Callable[[str], Exception]
 
 
 def fault_text(index: int) -> str:
-    """Return the words by which an error is known to come from the fault with this number."""
+    """Return the words that mark an error as coming from the fault with this number."""
     return f"injected fault {index}"
 
 
@@ -42,7 +42,7 @@ class Injector:
     def at(
         self, point: Point, where: str = "", *, error: MakeError = InjectedFaultError, name: str = ""
     ) -> Iterator[Fault | None]:
-        """Strike around an operation, and hand out the fault that strikes: what it does to data is the caller's.
+        """Strike around an operation, and yield the fault that strikes: the caller applies it to data.
 
         `name` is the file's, if the operation is on one. `error` makes what is raised.
         """
@@ -93,7 +93,7 @@ class Injector:
         raise error
 
     def _die(self, error: Exception) -> NoReturn:
-        """End this process. The driver runs the whole soak: there, the end is an error that nobody expects."""
+        """Kill this process, but raise in the driver, which runs the whole soak."""
         if os.getpid() != self._driver_pid:
             os.kill(os.getpid(), signal.SIGKILL)
         raise error

@@ -138,7 +138,7 @@ def _runs(rng: random.Random, batches: int) -> tuple[int, ...]:
 
 
 def _faults(rng: random.Random, runs: int) -> list[Fault]:
-    """Draw a fault, with the loss of the local state that it takes to get there."""
+    """Draw a fault, with the loss of local state that the query needs to get to it."""
     places = [place for place in _PLACES if runs > 1 or not place.restoring]
     total = sum(place.weight for place in places)
     if runs > 1 and rng.randrange(total + _PLACES_BETWEEN_RUNS) >= total:

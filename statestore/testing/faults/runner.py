@@ -1,4 +1,4 @@
-"""Runs a query under a fault plan, restarts it as an operator would, and compares what came of it with what should."""
+"""Runs a query under a fault plan, restarts it as an operator would, and compares results with what was expected."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _DIED: Final = re.compile(
     r"|Broken pipe|SocketException|ClosedChannelException"
 )
 _NEVER_BEGAN: Final = re.compile(r"Python worker failed to connect back")
-"""Spark gives a new worker seconds to start, and a busy machine takes longer. It is no work of any plan."""
+"""Spark gives a new worker seconds to start, and a busy machine takes longer. No plan causes that."""
 
 
 def _ours(errors: str) -> re.Pattern[str]:
-    """Return what finds one of these errors of ours, as it is or as what user code failed with."""
+    """Return a pattern of these statestore errors, alone or as the cause of a ProcessorError."""
     return re.compile(rf"\bstatestore\.errors\.\w+\.(ProcessorError: .*\b)?({errors})Error: ")
 
 
@@ -202,7 +202,7 @@ def _shorten(text: str) -> str:
 
 
 def is_explained(plan: FaultPlan, firings: Iterable[Firing], failure: str) -> bool:
-    """Return whether a fault that struck since the start is why it failed, with this text, or a worker never began."""
+    """Return whether a fault in `firings` explains a failure with this text, or a worker never began."""
     return _NEVER_BEGAN.search(failure) is not None or any(_explains(plan, firing, failure) for firing in firings)
 
 
@@ -222,5 +222,5 @@ def names_damage(failure: str, name: str) -> bool:
     """Return whether a failure is the error that is due for the damaged or missing durable file `name`."""
     if _DAMAGED.search(failure) and name in failure:
         return True
-    # Without its metadata a location looks new. The query finds out that it is not before it writes over anything.
+    # A location without metadata looks new. The query detects the old state before it overwrites anything.
     return FileKind.of(name) is FileKind.METADATA and _OTHER_STATE.search(failure) is not None
