@@ -107,10 +107,11 @@ def rollback(
             remedy="give --checkpoint with --batch-id, or --pointers with the pointers of that batch",
         )
     refuse_occupied(DurableLocation(target))
-    if checkpoint is not None:
-        recorded = o.pointers_of_checkpoint(source, checkpoint, batch_id)
+    if pointers is not None:
+        recorded = o.read_pointers_file(source, pointers)
     else:
-        recorded = o.read_pointers(source, pointers, None) or []
+        assert checkpoint is not None  # one of both was given
+        recorded = o.pointers_of_checkpoint(source, checkpoint, batch_id)
     with progress_bar() as progress:
         task = progress.add_task("rolling back", total=None)
         report = roll_back(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -257,23 +256,13 @@ def finish_upgrade_(
 def _run(
     request: MigrationRequest, command: Callable[[MigrationRequest, OnProgress], MigrationReport], *, as_json: bool
 ) -> None:
-    with _progress("reading" if request.dry_run else "migrating and verifying") as on_progress:
-        report = command(request, on_progress)
+    with progress_bar() as progress:
+        task = progress.add_task("reading" if request.dry_run else "migrating and verifying", total=None)
+        report = command(request, lambda done, total: progress.update(task, completed=done, total=total))
     if as_json:
         print_json(migration_document(report))
     else:
         _print(report)
-
-
-@contextmanager
-def _progress(description: str) -> Iterator[OnProgress]:
-    with progress_bar() as progress:
-        task = progress.add_task(description, total=None)
-
-        def on_progress(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
-
-        yield on_progress
 
 
 def _print(report: MigrationReport) -> None:

@@ -168,19 +168,14 @@ class CommittedGroup(OptionGroup):
 
     def read(self, location: str) -> list[CommitPointer] | None:
         """Return the commit pointers, None without either option. Raises StatePointersError."""
-        return read_pointers(location, self.pointers, self.checkpoint)
+        if self.pointers is not None:
+            return read_pointers_file(location, self.pointers)
+        return None if self.checkpoint is None else pointers_of_checkpoint(location, self.checkpoint)
 
     @property
     def needs_spark(self) -> bool:
         """Whether `read` starts Spark."""
         return self.pointers is None and self.checkpoint is not None
-
-
-def read_pointers(location: str, pointers: str | None, checkpoint: str | None) -> list[CommitPointer] | None:
-    """Return the commit pointers in a file, or in a checkpoint, None if neither is named. Raises StatePointersError."""
-    if pointers is not None:
-        return read_pointers_file(location, pointers)
-    return None if checkpoint is None else pointers_of_checkpoint(location, checkpoint)
 
 
 def pointers_of_checkpoint(location: str, checkpoint: str, batch_id: int | None = None) -> list[CommitPointer]:

@@ -11,8 +11,8 @@ import typer
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import SerializationError
 from statestore.format.keys.window_key import MAX_TIME_MS
-from statestore.format.serde import STANDARD_SERDES
-from upgrade_tools.rows.entry_encoding import bytes_in, checked_encoding
+from statestore.format.serde import STANDARD_SERDES, standard_serde
+from upgrade_tools.rows.entry_encoding import bytes_in
 from upgrade_tools.rows.selection import HeaderCondition, Selection
 from upgrade_tools.states.state import State
 
@@ -84,7 +84,7 @@ LiveAtOption = Annotated[
 def encoding(name: str | None) -> str | None:
     """Return the name of an encoding; exits with a usage error if it is not one."""
     try:
-        return checked_encoding(name)
+        return None if name is None else standard_serde(name).name
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 

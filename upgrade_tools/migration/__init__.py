@@ -5,9 +5,9 @@ to_task_directories, task_build, databases
                 Kafka Streams' directories, made beside their places; places, publishing, journal: put there, at once
 to_location     a state location
 dry_run         all of it but the writing
-locks, disk_space, targets, changelog_offsets, unclean
+locks, disk_space, targets, changelog_offsets
                 what is refused: applications that run, disks that are full
-report          what was done
+report          what was done, and notes on stores that were not closed cleanly
 
 Imports `rows` and `states`; `changelogs` and the commands in `cli` import it. Start at `migrate`.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from statestore.recovery.location.durable_location import DurableLocation
@@ -21,11 +22,10 @@ from upgrade_tools.migration.places import TargetPlace, places_of
 from upgrade_tools.migration.planning.fingerprints import request_fingerprint
 from upgrade_tools.migration.planning.plan import Plan, StorePlan
 from upgrade_tools.migration.planning.request import TargetLayout
-from upgrade_tools.migration.report import MigrationReport, OnProgress, StepMeter, StoreMigration, Tallies
+from upgrade_tools.migration.report import MigrationReport, OnProgress, StepMeter, Tallies, unclean_notes
 from upgrade_tools.migration.targets import local_path
 from upgrade_tools.migration.to_location import location_request, metadata_of, placed_writes
 from upgrade_tools.migration.to_task_directories import needs_upgrade
-from upgrade_tools.migration.unclean import unclean_notes
 from upgrade_tools.states.state import OpenStore
 
 _TOLD_EVERY: Final = 10_000
@@ -60,17 +60,9 @@ def dry_run(plan: Plan, on_progress: OnProgress | None = None) -> MigrationRepor
     entries, size_bytes = sum(tallies.entries.values()), sum(tallies.size_bytes.values())
     needed_bytes = size_bytes + entries * ENTRY_OVERHEAD_BYTES + databases * DATABASE_BYTES
     refuse_without_room(plan, needed_bytes - _unfinished_bytes(plan, places))
-    return MigrationReport(
-        plan.state.path,
-        plan.request.target or plan.state.path,
-        plan.layout.value,
-        tuple(
-            StoreMigration(store.name, store.kind, store.migrated, tallies.entries.get(store.name, 0))
-            for store in plan.stores
-        ),
-        plan.left_out,
-        tuple(parts),
-        time.monotonic() - started_s,
+    target = plan.request.target or plan.state.path
+    return replace(
+        MigrationReport.of(plan, target, tallies, parts, time.monotonic() - started_s),
         dry_run=True,
         size_bytes=size_bytes,
         needed_bytes=needed_bytes,

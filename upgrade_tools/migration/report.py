@@ -1,14 +1,26 @@
-"""Progress and result of a migration."""
+"""Progress, notes and result of a migration."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from statestore.bytestore.kinds.store_spec import StoreType
+from upgrade_tools.migration.planning.plan import Plan
+from upgrade_tools.migration.planning.request import TargetLayout
+from upgrade_tools.states.state import OpenStore
+from upgrade_tools.states.task import TaskState
 
 OnProgress = Callable[[int, int], None]
 """Is told how many steps are done, and of how many; writing and reading back an entry are a step each."""
+_UNCLEAN: Final = {
+    TargetLayout.KAFKA_STREAMS: "and is still marked so: an application that processes exactly once restores it from "
+    "its changelog",
+    TargetLayout.LOCATION: "so it may hold changes that the application has not committed, and a query that begins at "
+    "its committed offsets would make them again: start the application, stop it cleanly, and migrate it then",
+}
+"""What becomes of a store that was not closed cleanly, by the layout of the target."""
 
 
 class StepMeter:
@@ -100,7 +112,33 @@ class MigrationReport:
     notes: tuple[str, ...] = ()
     """What the user should know, one sentence each."""
 
+    @classmethod
+    def of(cls, plan: Plan, target: str, tallies: Tallies, parts: Iterable[int], elapsed_s: float) -> MigrationReport:
+        """Return what every migration reports."""
+        stores = tuple(
+            StoreMigration(store.name, store.kind, store.migrated, tallies.entries.get(store.name, 0))
+            for store in plan.stores
+        )
+        return cls(plan.state.path, target, plan.layout.value, stores, plan.left_out, tuple(parts), elapsed_s)
+
     @property
     def entries(self) -> int:
         """How many entries there are in all stores."""
         return sum(store.entries for store in self.stores)
+
+
+def unclean_notes(plan: Plan, part: int, stores: Mapping[str, OpenStore]) -> list[str]:
+    """Return the notes about these stores of a part."""
+    return [
+        f"store {name} of task {part} was not closed cleanly, {_UNCLEAN[plan.layout]}"
+        for name, store in stores.items()
+        if not store.closed_cleanly
+    ]
+
+
+def unclean_notes_of(plan: Plan, part: int) -> list[str]:
+    """Return the notes about a part that an earlier run made, which was cut off before it printed them."""
+    if not isinstance(plan.state, TaskState):  # nothing else has such a mark
+        return []
+    with plan.state.open(part, plan.reading) as stores:
+        return unclean_notes(plan, part, stores)

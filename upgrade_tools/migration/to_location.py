@@ -30,9 +30,15 @@ from upgrade_tools.migration.locks import exclude_applications, lock_location
 from upgrade_tools.migration.planning.conversions import converted_writes
 from upgrade_tools.migration.planning.fingerprints import request_fingerprint, source_fingerprint
 from upgrade_tools.migration.planning.plan import Plan, StorePlan
-from upgrade_tools.migration.report import MigrationReport, OnProgress, StepMeter, StoreMigration, Tallies
+from upgrade_tools.migration.report import (
+    MigrationReport,
+    OnProgress,
+    StepMeter,
+    Tallies,
+    unclean_notes,
+    unclean_notes_of,
+)
 from upgrade_tools.migration.targets import local_path
-from upgrade_tools.migration.unclean import unclean_notes, unclean_notes_of
 from upgrade_tools.rows.expiry import live_writes
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import OpenStore
@@ -70,17 +76,8 @@ def migrate_to_location(plan: Plan, on_progress: OnProgress | None = None) -> Mi
     if made.kept:
         before = f"shards {', '.join(map(str, sorted(made.kept)))} were finished by an earlier run of this command"
         notes.append(f"{before}: their entries are not counted here")
-    return MigrationReport(
-        state.path,
-        str(location),
-        plan.layout.value,
-        tuple(
-            StoreMigration(store.name, store.kind, store.migrated, filling.tallies.entries.get(store.name, 0))
-            for store in plan.stores
-        ),
-        plan.left_out,
-        state.parts,
-        time.monotonic() - started_s,
+    return replace(
+        MigrationReport.of(plan, str(location), filling.tallies, state.parts, time.monotonic() - started_s),
         state_id=made.metadata.state_id,
         notes=tuple(notes),
     )

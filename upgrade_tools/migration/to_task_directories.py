@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -32,9 +32,15 @@ from upgrade_tools.migration.places import TargetPlace, places_of
 from upgrade_tools.migration.planning.fingerprints import request_fingerprint, source_fingerprint
 from upgrade_tools.migration.planning.plan import Plan
 from upgrade_tools.migration.publishing import link_tree, sync_entry, sync_tree, write_errors
-from upgrade_tools.migration.report import MigrationReport, OnProgress, StepMeter, StoreMigration, Tallies
+from upgrade_tools.migration.report import (
+    MigrationReport,
+    OnProgress,
+    StepMeter,
+    Tallies,
+    unclean_notes,
+    unclean_notes_of,
+)
 from upgrade_tools.migration.task_build import TaskBuild
-from upgrade_tools.migration.unclean import unclean_notes, unclean_notes_of
 from upgrade_tools.states.state import OpenStore
 from upgrade_tools.states.task import TaskState
 
@@ -215,17 +221,8 @@ class _Migration:
         if not self.migrated:
             self.notes.append("there was nothing to be done: no entry is left in an older format")
         target = plan.state.path if plan.in_place else str(places[0].final)
-        return MigrationReport(
-            plan.state.path,
-            target,
-            plan.layout.value,
-            tuple(
-                StoreMigration(store.name, store.kind, store.migrated, self.tallies.entries.get(store.name, 0))
-                for store in plan.stores
-            ),
-            plan.left_out,
-            tuple(sorted(self.migrated)),
-            elapsed_s,
+        return replace(
+            MigrationReport.of(plan, target, self.tallies, sorted(self.migrated), elapsed_s),
             backups=tuple(backups),
             notes=tuple(self.notes),
         )

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from statestore.errors import DeserializationError
 from statestore.format.byte_text import bytes_of, text_of
-from statestore.format.serde import STANDARD_SERDES, standard_serde
+from statestore.format.serde import STANDARD_SERDES
 
 _WRITTEN: Final = ("string", "json")
 """Encodings whose bytes are readable text."""
@@ -71,8 +71,3 @@ def bytes_in(text: str, encoding: str | None) -> bytes:
         return STANDARD_SERDES[encoding].serialize(_BOOLEANS[text])
     value = json.loads(text) if encoding == "json" else float(text) if encoding == "double" else int(text)
     return STANDARD_SERDES[encoding].serialize(value)
-
-
-def checked_encoding(name: str | None) -> str | None:
-    """Return the name of a standard serde. Raises ValueError for any other."""
-    return None if name is None else standard_serde(name).name

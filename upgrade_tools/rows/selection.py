@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
@@ -55,10 +55,6 @@ class Selection:
     headers: Sequence[HeaderCondition] = ()
     limit: int | None = None
     """How many entries; in versioned stores how many keys, with all their versions."""
-
-    def limited_to(self, limit: int | None) -> Selection:
-        """Return the same with another limit."""
-        return replace(self, limit=limit)
 
     def reads_all_of(self, spec: StoreSpec) -> bool:
         """Return whether all entries of a store of `spec` must be read to find those that match."""

@@ -13,8 +13,7 @@ from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.recovery.making.rescale import RescaleReport
 from statestore.recovery.snapshots.garbage import GarbageFile
 from upgrade_tools.check.comparison import Comparison, EntryDifference
-from upgrade_tools.check.family_figures import FamilyFigures
-from upgrade_tools.check.inspection import PartOffsets, StateInspection, StoreInspection
+from upgrade_tools.check.inspection import FamilyFigures, PartOffsets, StateInspection, StoreInspection
 from upgrade_tools.check.state_check import CheckReport
 from upgrade_tools.cli.printing.difference_output import difference_json
 from upgrade_tools.location.files import ShardFiles

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from statestore.bytestore.kinds.entry_scan import StoredEntry
@@ -71,7 +72,7 @@ def print_entries(
             with state.open(part, [spec]) as stores:
                 if number == 0:
                     output.begin(stores[spec.name] if len(parts) == 1 else None)
-                for found in select_entries(stores[spec.name], asked.limited_to(left), advance):
+                for found in select_entries(stores[spec.name], replace(asked, limit=left), advance):
                     output.add(found)
                     entries += len(found.entries)
                     left = None if left is None else left - 1

@@ -11,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
-from upgrade_tools.check.family_figures import FamilyFigures
-from upgrade_tools.check.inspection import StateInspection, StoreInspection
+from upgrade_tools.check.inspection import FamilyFigures, StateInspection, StoreInspection
 from upgrade_tools.cli.printing.documents import inspection_facts
 from upgrade_tools.cli.printing.output import console_on, printable, say
 from upgrade_tools.location.files import ShardFiles
