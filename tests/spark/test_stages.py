@@ -193,7 +193,9 @@ def test_shards_count_each_word_once(spark: SparkSession, tmp_path: Path) -> Non
         found = open_state(str(query.state), StateOptions(store=store))
         assert isinstance(found, LocationState)
         assert store in [spec.name for spec in found.metadata.stores]
-    with pytest.raises(RecoveryError, match=r"no store was named.*\(stage-0: known-.*; stage-1: counts, known-.*; stage-2: "):
+    with pytest.raises(
+        RecoveryError, match=r"no store was named.*\(stage-0: known-.*; stage-1: counts, known-.*; stage-2: "
+    ):
         open_state(str(query.state))
     last: dict[str, int] = {}
     for outputs in query.found:
