@@ -77,6 +77,14 @@ FAMILIES = {
 }
 """Of each family what a few of its scenarios come to, at least."""
 
+Topics = dict[str, list[Any]]
+
+
+def by_key(topics: Topics) -> Topics:
+    """Records of each topic by key, those of a key in their order."""
+    return {topic: sorted(records, key=lambda record: record[0] or "") for topic, records in topics.items()}
+
+
 MOVED = (
     "aggregates",
     "time windows",
@@ -143,7 +151,11 @@ def test_batches_come_to_what_records_come_to_in_kafka(family: str, kafka_stream
     for seed, there in zip(SEEDS[::BATCHED_OF], kafka_streams[family][::BATCHED_OF], strict=True):
         scenario = draw_dsl_scenario(family, seed)
         here = run_in_batches_here(scenario)
-        assert written(here) == written(there), (family, seed, scenario.program.statements)
+        found, expected = written(here), written(there)
+        if family == "regrouped joins":
+            # Behind a repartition topic, a micro-batch keeps the order of each key.
+            found, expected = by_key(found), by_key(expected)
+        assert found == expected, (family, seed, scenario.program.statements)
         assert here["dropped"] == there["dropped"]
 
 
