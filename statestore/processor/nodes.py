@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
+from statestore.errors import ProcessorError
 from statestore.format.serde import Serde
 from statestore.interception.interceptor import Interceptor
-from statestore.processor.processor import ProcessorSupplier
+from statestore.processor.processor import Processor, ProcessorSupplier
 from statestore.processor.record import Record, RecordMetadata
 from statestore.recovery.metadata.state_metadata import ENTRY_KEYS
 from statestore.stores.builder import PartStore
@@ -52,6 +53,16 @@ class ProcessorNode:
     """For stores whose keys the library makes: what the keys consist of. Offline tools find the record's key by it."""
     undescribed: frozenset[str] = frozenset()
     """Its stores that Kafka's processor of the same name does not have: descriptions, which are Kafka's, omit them."""
+
+    def make(self) -> Processor:
+        """Return a new processor. Raises ProcessorError if the supplier raises, TypeError if it makes anything else."""
+        try:
+            processor = self.supplier()
+        except Exception as cause:
+            raise ProcessorError(node=self.name, doing="when it was made", cause=cause) from cause
+        if not isinstance(processor, Processor):
+            raise TypeError(f"the supplier of processor {self.name!r} made {processor!r}, which is not a Processor")
+        return processor
 
     def to_json(self) -> dict[str, Any]:
         """Return what is recorded of the node."""

@@ -33,7 +33,7 @@ from statestore.processor.context import BatchReceiver, ProcessorContext, Receiv
 from statestore.processor.earlier_times import earlier_times
 from statestore.processor.failing_records import FailingRecords
 from statestore.processor.interceptors import TaskInterceptors
-from statestore.processor.nodes import ProcessorNode, SourceNode
+from statestore.processor.nodes import SourceNode
 from statestore.processor.processor import BatchProcessor, Processor
 from statestore.processor.processor_metadata import ProcessorMetadata
 from statestore.processor.punctuation import NEVER_MS, Punctuations, Schedule
@@ -369,7 +369,7 @@ class Task:
             )
         made: dict[str, tuple[Processor, ProcessorContext]] = {}
         for node in topology.processors.values():
-            processor = _make_processor(node)
+            processor = node.make()
             stores = {**self._global_views, **{name: self._stores[name] for name in node.stores}}
             made[node.name] = (
                 processor,
@@ -478,16 +478,6 @@ class Task:
 
 def _finish_batch(processor: Processor) -> None:
     processor.finish_batch()
-
-
-def _make_processor(node: ProcessorNode) -> Processor:
-    try:
-        processor = node.supplier()
-    except Exception as cause:
-        raise ProcessorError(node=node.name, doing="when it was made", cause=cause) from cause
-    if not isinstance(processor, Processor):
-        raise TypeError(f"the supplier of processor {node.name!r} made {processor!r}, which is not a Processor")
-    return processor
 
 
 def _by_topic(batch: pa.RecordBatch, of: Callable[[str], T]) -> Iterator[tuple[T, pa.RecordBatch]]:

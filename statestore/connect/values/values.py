@@ -91,8 +91,9 @@ class Values(ABC):
     def infer_schema(self, value: Any) -> Schema | None:
         """Return a schema that a value follows, None if there is none."""
 
+    @abstractmethod
     def _integer(self, width: type[Width], schema: Schema | None, value: Any) -> Width | None:
-        raise NotImplementedError
+        """Return a value as an integer of a width."""
 
     def date_format_for(self, value: Instant) -> str:
         """Return the pattern that Kafka prints an instant with, as `SimpleDateFormat` has it."""
