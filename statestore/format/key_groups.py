@@ -1,4 +1,4 @@
-"""The rows of a column by key: what belongs together of a batch, without a Python object a row."""
+"""The rows of a column, grouped by key without a Python object for each row."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _LONG_GROUP: Final = 64  # keys with more rows than this are combined one by one
 
 
 class KeyGroups:
-    """Rows that have the same key, in order. A null is a key like others."""
+    """Rows grouped by key, in their order. A null is a key like others."""
 
     def __init__(self, keys: pa.Array | pa.ChunkedArray) -> None:
         self.keys: pa.Array
-        """Each key once, in order, a null last; types that Arrow can't sort, as float16, in the order of first rows."""
+        """Each key once, sorted, a null last; types that Arrow can't sort (float16) in the order of first rows."""
         self.codes: Integers
-        """Of each row, the place of its key in `keys`."""
+        """For each row the place of its key in `keys`."""
         keys = as_one_array(keys, "keys")
         if _ascend(keys):
             self.keys, self.codes = keys, np.arange(len(keys))
@@ -34,7 +34,7 @@ class KeyGroups:
             order = pc.sort_indices(self.keys)
         except pa.ArrowNotImplementedError:
             return
-        # Stores are asked for keys, and written to, in this order: RocksDB does either in half the time then.
+        # RocksDB reads and writes sorted keys in half the time.
         places = np.empty(len(order), np.int64)
         places[order.to_numpy()] = np.arange(len(order))
         self.keys, self.codes = self.keys.take(order), places[self.codes]
@@ -66,7 +66,7 @@ class KeyGroups:
 
     @cached_property
     def rows_before(self) -> Integers:
-        """Of each row, the last row before it with the same key; -1 if there is none."""
+        """For each row the last one before it with the same key; -1 if there is none."""
         order, starts = self._order
         before = np.empty(len(order), np.int64)
         before[order[1:]] = order[:-1]
@@ -97,10 +97,10 @@ class KeyGroups:
         return found
 
     def running(self, combine: np.ufunc, values: Column, before: Column, is_before: Flags) -> Column:
-        """Return for each row what `combine` makes, in order, of its key's `before` and its values up to it.
+        """Return for each row its key's `before` and its values up to that row, combined in order.
 
-        `values` has one for each row, `before` one for each key, which counts where `is_before`. As loops of numpy do,
-        it wraps around where integers overflow; columns of Python objects do not.
+        `values` has one for each row, `before` one for each key, which is used where `is_before`. Integers of numpy
+        wrap around on overflow; Python's do not.
         """
         order, starts = self._order
         counts = self.counts
@@ -110,7 +110,7 @@ class KeyGroups:
         is_long = counts > _LONG_GROUP
         for start, count in zip(starts[is_long].tolist(), counts[is_long].tolist(), strict=True):
             made[start : start + count] = combine.accumulate(made[start : start + count])
-        # Row by row of all short groups at once: as many steps as the longest of them has rows.
+        # One row of all short groups at a time.
         starts, counts = starts[~is_long], counts[~is_long]
         for number in range(1, int(counts.max(initial=0))):
             starts, counts = starts[counts > number], counts[counts > number]
@@ -122,7 +122,7 @@ class KeyGroups:
     @cached_property
     def _order(self) -> tuple[Integers, Integers]:
         """All rows by key, in their order within one; and where each key begins among them."""
-        # Of 16 bits, numpy sorts by counting: five times as fast.
+        # numpy sorts 16 bits by counting, five times as fast.
         codes = self.codes.astype(np.uint16) if len(self) <= 1 << 16 else self.codes
         return np.argsort(codes, kind="stable"), np.cumsum(self.counts) - self.counts
 
@@ -147,7 +147,7 @@ def _coded(keys: pa.Array) -> tuple[pa.Array, Integers]:
 
 
 def _ascend(keys: pa.Array) -> bool:
-    """Return whether each key is above the one before it: then none is there twice, and all are in order."""
+    """Return whether each key is above the one before it, so that keys are sorted and distinct."""
     try:
         return not pa.types.is_dictionary(keys.type) and pc.less(keys[:-1], keys[1:]).true_count == len(keys) - 1
     except pa.ArrowNotImplementedError:

@@ -8,8 +8,8 @@
     boolean  00 or 01                           BooleanSerializer
     json     RFC 8259 in UTF-8, no blanks between tokens, object keys in insertion order
 
-No serde is ever handed a null: stores and topologies keep null (a delete, a record without a value) to themselves.
-Where Kafka's deserializers make something of bytes that no serializer wrote (invalid UTF-8, a boolean 02), these raise.
+No serde is ever passed a null: stores and topologies keep null (a delete, a record without a value) to themselves.
+Bytes that no serializer wrote (invalid UTF-8, a boolean 02) are errors here, but not for Kafka's deserializers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Bytes: TypeAlias = bytes  # inside Serdes, `bytes` is a serde
 
 @dataclass(frozen=True)
 class HeaderSerde(Generic[T]):
-    """Two functions that are passed the record's Headers too; the first may add to them, as a schema id."""
+    """Two functions that take the record's Headers, too; `serialize` may add to them, such as a schema id."""
 
     serialize: Callable[[T, Any], bytes]
     deserialize: Callable[[bytes, Any], T]
@@ -61,7 +61,7 @@ class Serde(Generic[T]):
     with_headers: HeaderSerde[T] | None = None
     """What to use where there are headers; None if the serde has no use for them."""
     columns: ColumnSerde | None = None
-    """What does the same to whole columns; None if there is no such thing, and always if the serde takes headers."""
+    """The same for whole columns; None if there is none, and always if the serde takes headers."""
 
     @property
     def is_identity(self) -> bool:
@@ -76,8 +76,8 @@ class Serde(Generic[T]):
     def on_topic(self, topic: str | None) -> HeaderSerde[T]:
         """Return this serde as one for the records of a topic, or of a store (None): both functions take Headers.
 
-        A plain serde is wrapped: its functions are called as ever, and the headers stay as they are. This is what
-        everything that has a record's headers goes through. Source: KIP-82, Kafka's ExtendedSerializer.Wrapper.
+        A plain serde is wrapped, and leaves headers as they are. Whatever has a record's headers calls this. Source:
+        KIP-82, Kafka's ExtendedSerializer.Wrapper.
         """
         if self.with_headers is None:
             serialize, deserialize = self.serialize, self.deserialize
@@ -88,14 +88,14 @@ class Serde(Generic[T]):
 
 
 def columns_of(serde: Serde[Any], role: str, refuse: Callable[[str], Exception]) -> ColumnSerde:
-    """Return what does to columns what the serde does. Raises what `refuse` makes of the problem if it has none."""
+    """Return a serde's columns. Raises what `refuse` makes of the problem if it has none."""
     if serde.columns is None:
         raise refuse(f"its {role} serde {serde.name!r} has no columns")
     return serde.columns
 
 
 def standard_serde(encoding: str | Serde[Any]) -> Serde[Any]:
-    """Return the standard serde of a name, as int64, or the one that is given. Raises ValueError for any other."""
+    """Return the standard serde of a name, such as int64, or the one given. Raises ValueError for any other."""
     found = STANDARD_SERDES.get(encoding if isinstance(encoding, str) else encoding.name)
     if found is None or encoding not in (found.name, found):
         given = repr(encoding) if isinstance(encoding, str) else f"the serde {encoding.name!r} of your own"
@@ -104,7 +104,7 @@ def standard_serde(encoding: str | Serde[Any]) -> Serde[Any]:
 
 
 class Serdes:
-    """The standard serdes, and `of` for one's own."""
+    """The standard serdes, and `of` for your own."""
 
     @staticmethod
     def string() -> Serde[str]:
@@ -151,20 +151,20 @@ class Serdes:
         deserialize: Callable[[Bytes], T],
         columns: ColumnSerde | None = None,
     ) -> Serde[T]:
-        """Return a serde of one's own. What the functions raise is chained to a SerdeError that names the serde.
+        """Return a serde of your own. What the functions raise becomes the cause of a SerdeError that names the serde.
 
-        A ServiceUnavailableError is not: it says nothing of the data, so no record is left out for it.
+        A ServiceUnavailableError passes as it is: it says nothing about the data, so no record is left out for it.
 
-        To be picklable they must be functions of a module. A `serialize` that returns anything but bytes is an error,
-        None too: a delete is written as a delete. `columns` must do the same to every row of a column.
+        The serde is picklable if they are functions of a module. `serialize` must return bytes, not None: write None to
+        delete. `columns` must do the same to every row of a column.
         """
         return Serde(name, _CheckedSerialize(name, serialize), _CheckedDeserialize(name, deserialize), columns=columns)
 
     @staticmethod
     def of_headers(name: str, serialize: Callable[[T, Any], Bytes], deserialize: Callable[[Bytes, Any], T]) -> Serde[T]:
-        """Return a serde of one's own whose functions are passed the record's Headers too, None where there are none.
+        """Return a serde of your own whose functions take the record's Headers, too, None where there are none.
 
-        `serialize` may add to the headers it is passed. All else is as with `of`.
+        `serialize` may add to the headers. All else is as with `of`.
         """
         checked = HeaderSerde(_CheckedSerialize(name, serialize), _CheckedDeserialize(name, deserialize))
         return Serde(name, _WithoutHeaders(checked.serialize), _WithoutHeaders(checked.deserialize), checked)
@@ -173,9 +173,9 @@ class Serdes:
     def of_topics(
         name: str, serialize: Callable[[str | None, Any, T], Bytes], deserialize: Callable[[str | None, Any, Bytes], T]
     ) -> Serde[T]:
-        """Return a serde of one's own whose functions are passed topic, headers and argument, as Kafka's serializers.
+        """Return a serde of your own whose functions take topic, headers and argument, as Kafka's serializers do.
 
-        The topic is None in a store, which has none. All else is as with `of_headers`.
+        The topic is None in a store. All else is as with `of_headers`.
         """
         for_topic = _ForTopic(name, serialize, deserialize)
         in_store = for_topic(None)
@@ -281,7 +281,7 @@ def _deserialize_bytes(data: bytes) -> bytes:
 
 
 class _Numbers(Generic[T]):
-    """Numbers of one size. Pickles as the constant that it is, so that a serde stays equal to itself."""
+    """Numbers of one size. Pickled as a constant of the module, so that a serde stays equal to itself."""
 
     __slots__ = ("_constant", "_layout", "_name", "_pack", "_refused", "_unpack", "_wanted")
 
@@ -295,14 +295,14 @@ class _Numbers(Generic[T]):
         return self._constant
 
     def serialize(self, value: T) -> bytes:
-        """Return its bytes. Raises SerializationError for what is no such number."""
+        """Return its bytes. Raises SerializationError for anything but such a number."""
         try:
             return self._pack(value)
         except self._refused as cause:
             _refuse_value(self._name, f"needs {self._wanted}", value, cause)
 
     def deserialize(self, data: bytes) -> T:
-        """Return the number. Raises DeserializationError unless there are as many bytes as it has."""
+        """Return the number. Raises DeserializationError for bytes of another size."""
         number: T
         try:
             (number,) = self._unpack(data)

@@ -1,6 +1,6 @@
-"""Serdes of whole Arrow columns: what the standard serdes do to one value, done to every row without a Python object.
+"""Serdes of whole Arrow columns: the standard serdes for every row, without a Python object for each.
 
-A null row stays null both ways. Types: those that hold every value of the scalar serde, and no others.
+A null row stays null both ways. A column's type holds every value of the scalar serde, and no others.
 
     string   string           int32   int32           double    double
     bytes    binary           int64   int64           boolean   bool
@@ -31,10 +31,10 @@ from statestore.format.binary_columns import (
 
 @dataclass(frozen=True)
 class ColumnSerde:
-    """A name for messages, the type that columns of values have, and two functions; picklable if they are.
+    """A name for messages, the type of columns of values, and two functions; picklable if they are.
 
     `serialize` raises SerializationError for a column that it can't take, `deserialize` DeserializationError for the
-    first row that no value was written as; both name the row, where it is one.
+    first row that is not the bytes of a value. An error of one row names the row.
     """
 
     name: str
@@ -78,7 +78,7 @@ _RELATED: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
 
 @dataclass(frozen=True)
 class _Numbers:
-    """Numbers that all take the same bytes, in a layout of numpy's."""
+    """Numbers of one size, in a layout of numpy."""
 
     name: str
     type: pa.DataType

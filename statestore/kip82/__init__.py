@@ -3,9 +3,9 @@
 early_headers     Headers as an earlier draft of the KIP had them
 id_headers        keys as ids of a registry; id_header_bytes their layout
 text_headers      a map of text, as `&=` text, JSON and Avro
-typed_headers     objects that functions of yours make of headers
+typed_headers     objects that your functions make of headers
 message           a message that wraps headers and payload
-wrapped_values    values that carried headers within them, brought into headers
+wrapped_values    headers out of values that carried them
 
-Of statestore, `middleware` imports from here, and nothing else. Start at `docs/headers.md`.
+In statestore, only `middleware` imports this. Start at `docs/headers.md`.
 """

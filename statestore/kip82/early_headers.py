@@ -1,15 +1,15 @@
 """EarlyHeaders: headers with the methods and bytes of an earlier draft of KIP-82.
 
-For what was written by that draft, and to compare: there, headers are made from bytes, can be added to but not removed,
-and are never null.
+For data that follows that draft, and to compare: there, headers are made from bytes, are only added, and are never
+null.
 
     headers := header[..], to the end of the bytes
     header  := size:uvarint body:u8[size]
     body    := key_size:uvarint key:u8[key_size] value:u8[..]
 
-Keys are UTF-8. The value is what is left of the body, so it has no length of its own and can't be null. The draft does
-not say whether its "length of the individual header" counts itself: here it does not, as the length of a record does
-not. Source: KIP-82, the draft whose Headers has get, add, keys and asBytes.
+Keys are UTF-8. The value is the rest of the body, so it has no length of its own and can't be null. The draft does not
+say whether its "length of the individual header" counts itself: here it does not, like the length of a record. Source:
+KIP-82, the draft whose Headers has get, add, keys and asBytes.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def encode_early_headers(pairs: Iterable[tuple[str, bytes]]) -> bytes:
 def decode_early_headers(data: bytes) -> list[tuple[str, bytes]]:
     """Return the headers in `data`, in order.
 
-    Raises TruncatedError, VarintError or FormatError where `data` does not follow the layout: a key that is not UTF-8
-    is refused, too.
+    Raises TruncatedError, VarintError or FormatError where `data` does not follow the layout, such as a key that is not
+    UTF-8.
     """
     pairs: list[tuple[str, bytes]] = []
     position = 0
@@ -96,16 +96,16 @@ class EarlyHeaders:
         Raises TypeError if the key is not a str or the value not bytes, ValueError if the key holds a lone surrogate.
         """
         header = Header(key, value)
-        # One header's bytes follow the other's, so those that came in stay as they are, whatever their varints.
+        # The bytes that came in stay as they are, whatever their varints.
         self._bytes += encode_early_headers([(key, value)])
         self._pairs.append((header.key, value))
 
     def keys(self) -> list[str]:
-        """Return each key once, in the order in which they first come."""
+        """Return each key once, in the order of their first headers."""
         return list(dict.fromkeys(key for key, _ in self._pairs))
 
     def as_bytes(self) -> bytes:
-        """Return the encoded headers: the very bytes they were made from, followed by what was added."""
+        """Return the encoded headers: the bytes they were made from, followed by what was added."""
         return self._bytes
 
     def to_headers(self) -> Headers:

@@ -4,8 +4,8 @@
     header  := id value_size:varint value:u8[value_size]
     id      := i32_be | varint, the same for all
 
-A value size of -1 is a null value. Ids may repeat, and their order is kept. Which form the ids have does not stand in
-the bytes: both sides know. Source: KIP-82, the rejected `Map<Int, byte[]>`, "only 4 bytes".
+A value size of -1 is a null value. Ids may repeat, and their order is kept. The bytes do not say which form the ids
+have: both sides know. Source: KIP-82, the rejected `Map<Int, byte[]>`, "only 4 bytes".
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_TURNS: Final = 64
 
 
 class IdForm(Enum):
-    """How an id stands in the bytes. Each holds a signed 32-bit integer."""
+    """How a signed 32-bit integer is written as an id."""
 
     FIXED = "fixed"
     """Four bytes."""
@@ -115,7 +115,7 @@ def encode_id_header_column(headers: pa.ListArray, id_of: Callable[[str], int]) 
 def decode_id_header_column(encoded: pa.BinaryArray, key_of: Callable[[int], str]) -> pa.ListArray | None:
     """Return the headers of each row, none of them null, as HEADERS_TYPE. `key_of` is asked once for each id.
 
-    Returns None for malformed bytes and for very long rows: then ask the scalar codec, row by row.
+    Returns None for malformed bytes and very long rows: use the scalar codec then, row by row.
     """
     positions, data = positions_and_bytes(encoded)
     rows = np.flatnonzero(np.diff(positions) > 0)

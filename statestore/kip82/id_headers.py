@@ -1,7 +1,7 @@
 """Headers with numbers for keys, through a registry that both sides have.
 
-A key costs one byte or four, however long its name is. The price is a number space that somebody must manage: what is
-not in the registry is an error. Source: KIP-82, the rejected `Map<Int, byte[]>`.
+A key costs one byte or four, however long its name is. But somebody must manage the numbers: what is not in the
+registry is an error. Source: KIP-82, the rejected `Map<Int, byte[]>`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ __all__ = ["HeaderIds", "from_id_bytes", "from_id_map", "to_id_bytes", "to_id_ma
 
 
 class HeaderIds:
-    """Which id stands for which key, one to one; not to be changed: bytes out there depend on it."""
+    """Which id stands for which key, one to one. Never change an id: bytes depend on it."""
 
     def __init__(self, ids: Mapping[str, int]) -> None:
         """Register these keys.
 
-        Raises ValueError if an id is given to two keys or is no signed 32-bit integer, TypeError if a key is not a str.
+        Raises ValueError if two keys have the same id or an id is not a signed 32-bit integer, TypeError if a key is
+        not a str.
         """
         self._ids = dict(ids)
         self._keys: dict[int, str] = {}

@@ -1,8 +1,8 @@
-"""Message: headers that travel inside the value, behind a mark, for a record format that has no headers.
+"""Message: headers that travel inside a marked value, for a record format that has no headers.
 
-A wrapped value is `value_headers`: header bytes, then the value. Bit 0 of the record's attributes marks it, so that no
-reader has to guess: who knows the mark unwraps; for an old reader, whoever serves it unwraps and drops the headers.
-What it can't do is why it was rejected: a delete has no value, and so no room for headers.
+A wrapped value is `value_headers`: header bytes, then the value. Bit 0 of the record's attributes marks it: readers
+that know the mark unwrap the value; for older ones the server does, and drops the headers.
+It was rejected because a delete has no value, and so no room for headers.
 Source: KIP-82, "Common Value Message Wrapper - Message<V>".
 """
 
@@ -50,7 +50,7 @@ def wrap(record: RecordV2) -> RecordV2:
 def unwrap(record: RecordV2) -> RecordV2:
     """Return the record with the headers out of its value again; as it is if it is not marked.
 
-    Headers that the record has beside its value come behind those. Raises FormatError if the value is not wrapped.
+    The record's other headers come behind those. Raises FormatError if the value is not wrapped.
     """
     if not record.attributes & WRAPPED or record.value is None:
         return record
@@ -60,7 +60,7 @@ def unwrap(record: RecordV2) -> RecordV2:
 
 
 def for_old_reader(record: RecordV2) -> RecordV2:
-    """Return the record as it is served to one who knows neither headers nor the mark: its value alone.
+    """Return the record for a reader that knows neither headers nor the mark: with its value alone.
 
     The headers are not parsed. Raises FormatError if the record is marked and its value is not wrapped.
     """
@@ -73,7 +73,7 @@ def for_old_reader(record: RecordV2) -> RecordV2:
 def message_serde(serde: Serde[_V]) -> Serde[Message[_V]]:
     """Return the serde of wrapped values, for topics and stores where every value is one.
 
-    `serde` is passed the message's own headers. Headers are parsed when somebody looks at them.
+    `serde` gets the message's own headers. They are parsed when somebody looks at them.
     """
     return Serdes.of_topics(f"message of {serde.name}", _Wrap(serde), _Unwrap(serde))
 

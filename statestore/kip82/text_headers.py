@@ -10,8 +10,8 @@
     entry := key_size:varlong key:u8[key_size] value_size:varlong value:u8[value_size]
 
 One block with a positive count is written, or none for an empty map; every sequence of blocks is read.
-A map has each key once, and texts are neither null nor arbitrary bytes: headers that don't fit are refused. The order
-is kept when written and when read back here; JSON and Avro promise it to nobody else.
+A map has each key once, and texts are neither null nor arbitrary bytes: headers that don't fit are refused. Order is
+kept here, both ways; other readers of JSON and Avro need not keep it.
 Source: KIP-82, the rejected `Map<String, String>`, "String(&=), JSON, AVRO"; the Avro specification, "Binary encoding",
 whose long is Kafka's varlong.
 """
@@ -70,8 +70,8 @@ def to_url(headers: Headers) -> str:
 def from_url(text: str) -> Headers:
     """Return the headers in key=value pairs joined by &. A + is refused: forms and URLs mean different things by it.
 
-    Raises FormatError if a pair has not exactly one =, a character should be percent-encoded and is not, what is
-    encoded is not UTF-8, or a key comes twice.
+    Raises FormatError if a pair does not have exactly one =, a character should be percent-encoded but is not, the
+    encoded bytes are not UTF-8, or a key comes twice.
     """
     texts: dict[str, str] = {}
     for pair in text.split("&") if text else ():
@@ -99,7 +99,7 @@ def to_json(headers: Headers) -> str:
 def from_json(text: str) -> Headers:
     """Return the headers in a JSON object.
 
-    Raises FormatError if it is not one, a value is no string, a text holds a lone surrogate, or a key comes twice.
+    Raises FormatError for any other text, if a value is not a string, holds a lone surrogate, or a key comes twice.
     """
     try:
         texts = json.loads(text, object_pairs_hook=_object)

@@ -25,7 +25,7 @@ _V = TypeVar("_V")
 
 @dataclass(frozen=True)
 class TypedRecord(Generic[_K, _H, _V]):
-    """A record with an object for headers. Partition and timestamp may be None in one that is to be sent."""
+    """A record with an object for headers. Partition and timestamp may be None before it is sent."""
 
     topic: str
     key: _K
@@ -37,7 +37,7 @@ class TypedRecord(Generic[_K, _H, _V]):
 
 @dataclass(frozen=True)
 class HeaderMapper(Generic[_H]):
-    """Two functions of the user's that turn an object into headers and back; picklable if they are."""
+    """Your two functions that turn an object into headers and back; picklable if they are."""
 
     to_headers: Callable[[_H], Iterable[tuple[str, bytes | None]]]
     from_headers: Callable[[Headers], _H]

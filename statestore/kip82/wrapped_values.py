@@ -1,7 +1,7 @@
 """Takes headers out of values that an organisation wrapped in its own way, and makes record headers of them.
 
-A function of the user's knows the wrapper. A null value is a delete, and stays one. Source: KIP-82, "Status Quo - Keep
-Custom Value Message Wrapper - Message<H, P>".
+Your function knows the wrapper. A null value is a delete, and stays one. Source: KIP-82, "Status Quo - Keep Custom
+Value Message Wrapper - Message<H, P>".
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class WrappedValueImporter:
     split: Split
 
     def import_value(self, value: bytes | None, headers: Headers) -> bytes | None:
-        """Return the payload, and add the headers found behind those that the record has; None stays None.
+        """Return the payload, and add its headers behind those that the record has; None stays None.
 
-        Raises DeserializationError, with what `split` raised as the cause; then no header was added.
+        Raises DeserializationError, with what `split` raised as the cause, and adds no header then.
         """
         if value is None:
             return None
@@ -48,7 +48,7 @@ class WrappedValueImporter:
         return payload
 
     def import_record(self, record: ConsumerRecord[_K, bytes | None]) -> ConsumerRecord[_K, bytes | None]:
-        """Return a record with the payload for its value, and the headers that were in it; `record` stays as it is.
+        """Return a record with the payload as its value, and the headers that were in it; `record` stays as it is.
 
         Raises DeserializationError naming the record.
         """

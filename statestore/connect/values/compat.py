@@ -1,7 +1,7 @@
-"""Conversions as Kafka 4.3.1 does them, in UTC, with all that is lost or made up on the way.
+"""Conversions as Kafka 4.3.1 does them, in UTC, even where it loses or invents something.
 
-Integers wrap around, fractions are cut off, text is read as the first thing that Kafka sees in it. Use `strict` where
-nothing has to agree with Kafka.
+Integers wrap around, fractions are cut off, text is read as Kafka reads it. Use `strict` where nothing has to agree
+with Kafka.
 
 Source: Kafka Connect's `Values`.
 """
@@ -27,7 +27,7 @@ from statestore.errors.data import NullValueException, NumberFormatException, Sc
 from statestore.errors.readable import shape_of
 
 DEEPEST_COMPAT: Final = 500
-"""Arrays and maps within one another; Java's stack overflows somewhere past a thousand."""
+"""How deep arrays and maps may nest; Java's stack overflows somewhere past a thousand."""
 _FIRST_OF_OUR_ERA_MS: Final = (days_to_year_month(1, 0, is_julian=True) - EPOCH_DAY) * DAY_MS
 _1970_BEFORE_OUR_ERA_MS: Final = (days_to_year_month(1 - 1970, 0, is_julian=True) - EPOCH_DAY) * DAY_MS
 _STYLE: Final = Style(instant_text, Struct.get)
@@ -72,11 +72,11 @@ class CompatValues(Values):
         return None if value is None else Float64(self._double(schema, value))
 
     def convert_to_decimal(self, schema: Schema | None, value: Any, scale: int) -> Decimal:
-        """Return a decimal; other numbers become doubles first. Raises NumberFormatException for text that is none."""
+        """Return a decimal; other numbers become doubles first. Raises NumberFormatException for other text."""
         return self._decimal(Schema.decimal(scale), required(value))
 
     def convert_to_date(self, schema: Schema | None, value: Any) -> Instant:
-        """Return a date; an instant without a schema is returned as it is, time of the day and all."""
+        """Return a date; an instant without a schema keeps its time of the day."""
         found = self._read(value)
         if isinstance(found, Instant):
             if schema is None or schema.name == LogicalName.DATE:
@@ -86,7 +86,7 @@ class CompatValues(Values):
         return logical_types.days_to_date(Int32.wrapped(self._long(schema, found)))
 
     def convert_to_time(self, schema: Schema | None, value: Any) -> Instant:
-        """Return a time; an instant without a schema is returned as it is, date and all."""
+        """Return a time; an instant without a schema keeps its date."""
         found = self._read(value)
         if isinstance(found, Instant):
             if schema is None or schema.name == LogicalName.TIME:
@@ -133,15 +133,16 @@ class CompatValues(Values):
         return None if value is None else text_of(schema, value, _STYLE, deepest=DEEPEST_COMPAT)
 
     def parse_string(self, text: str | None) -> SchemaAndValue | None:
-        """Return the first thing that Kafka sees in a text. None, for the text "null", is Java's null."""
+        """Return what Kafka takes a text for; None, Java's null, for the text "null"."""
         if text is None:
             return SchemaAndValue(None, None)
         return ValueReader(text, aligned, deepest=DEEPEST_COMPAT).read()
 
     def infer_schema(self, value: Any) -> Schema | None:
-        """Return a schema by the type of a value; of elements, the type alone. Raises SchemaBuilderException: [None].
+        """Return a schema by the type of a value, and by the types of elements alone.
 
-        None if elements have different types, for what is empty, and for decimals and instants.
+        None for decimals, instants, empty containers, and elements of different types. Raises SchemaBuilderException if
+        all elements are None.
         """
         found: Schema | None = call(_inferred, value, deepest=DEEPEST_COMPAT + 1)
         return found
@@ -261,7 +262,7 @@ COMPAT: Final = CompatValues()
 
 
 def aligned(schema: Schema, value: Any) -> Any:
-    """Return an element of a container as what the others are, as Kafka converts it. Raises DataException."""
+    """Return an element as Kafka converts it to the schema of the others. Raises DataException."""
     if schema.name == LogicalName.DECIMAL:
         return COMPAT.convert_to_decimal(None, value, 0)  # it is one already
     return (_LOGICAL.get(schema.name) or _CONVERSIONS[schema.type])(None, required(value))

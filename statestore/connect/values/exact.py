@@ -22,12 +22,12 @@ TEMPORAL: Final = re.compile(
     r"(?P<date>-?[0-9]{4,9}-[0-9]{2}-[0-9]{2})(?:T(?P<at>[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3})Z)?"
     r"|(?P<time>[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3})Z"
 )
-"""The texts of dates, times and timestamps, their numbers not looked at."""
+"""The texts of dates, times and timestamps, whatever their numbers."""
 _MOST_DIGITS: Final = 100_000
-"""Of a decimal whose scale is changed: 1E+999999999 with two digits behind the point has a billion."""
+"""The most digits of a decimal whose scale changes: 1E+999999999 with two digits behind the point has a billion."""
 _INTEGER_DIGITS: Final = 20
 _FLOAT_DIGITS: Final[dict[type, int]] = {Float32: 9, Float64: 17}
-"""So many digits are the most that Java writes for a float."""
+"""The most digits that Java writes for a float."""
 
 
 def exact_decimal(value: Any) -> Decimal | None:
@@ -69,9 +69,9 @@ def _number(schema: Schema | None, value: Any) -> Decimal:
 
 
 def exact_float(schema: Schema | None, value: Any, width: type[_Float]) -> _Float:
-    """Return a number as a float that is equal to it, or whose text is the number's own.
+    """Return a float that is equal to a number, or whose text is the number's own.
 
-    A text or decimal with no more digits than a float's text has is its nearest float; a whole number has to be one.
+    A text or decimal with no more digits than a float's text becomes the nearest float; a whole number must be equal.
     """
     if isinstance(value, str) and value in NOT_FINITE:
         return width(NOT_FINITE[value])
@@ -101,7 +101,7 @@ def _stands_for(nearest: float, number: Decimal, width: type) -> bool:
 
 
 def exact_scale(value: Any, scale: int) -> Decimal:
-    """Return a number as a decimal with `scale` digits. Raises NumberFormatException if it is not one."""
+    """Return a number as a decimal of this scale. Raises NumberFormatException for text that is not a number."""
     number = decimal_of(float_text(value)) if isinstance(value, float) else exact_decimal(value)
     if number is None:
         if isinstance(value, str):
@@ -118,7 +118,7 @@ def exact_scale(value: Any, scale: int) -> Decimal:
 
 
 def exact_instant(schema: Schema | None, value: Any, target: str) -> Instant:
-    """Return an instant, its text or its number as what a date, time or timestamp of the name `target` is."""
+    """Return an instant, its text or its number as the date, time or timestamp that `target` names."""
     if isinstance(value, str):
         found = instant_of(value, target)
         if found is not None:
@@ -140,9 +140,10 @@ def _fitting(value: Instant, target: str) -> Instant:
 
 
 def lossless_text(schema: Schema | None, value: Instant) -> str:
-    """Return the text of an instant by its schema: a date's day, a time's time, else both. Proleptic Gregorian.
+    """Return the text of an instant by its schema: a date's day, a time's time, a timestamp's both.
 
-    What is no date or no time, whatever its schema, and what has none and is before 1970, has both.
+    Both, too, if it does not fit its schema. Without a schema, from 1970 on as Kafka prints it, before that both. The
+    calendar is the proleptic Gregorian one.
     """
     ms, name = value.epoch_ms, None if schema is None else schema.name
     if name == LogicalName.DATE and ms % DAY_MS == 0:

@@ -1,8 +1,7 @@
 """What Kafka takes a text for: a boolean, a number, a date, an array or a map of them, or a string.
 
-Text is cut into tokens once: the delimiters `: , { } [ ] "`, and what is between them, which a backslash lets hold a
-delimiter. Containers that are open are a list, not calls of a function, so that depth costs no stack. Each token is
-looked at a fixed number of times.
+Text is cut into tokens once: the delimiters `: , { } [ ] "`, and what is between them; a backslash escapes a delimiter.
+Open containers are kept in a list, so depth costs no stack. Each token is looked at a fixed number of times.
 
 Source: `Values.parseString`, its `ValueParser` and `SchemaMerger`.
 """
@@ -42,9 +41,9 @@ _DIGITS_OF_ALL_INT64: Final = 18
 _SMALL_INTEGERS: Final = {str(value): SchemaAndValue(Schema.INT8_SCHEMA, Int8(value)) for value in range(128)}
 """Most elements of long arrays are such numbers."""
 _TOKENS_OF_TIME: Final = 4
-"""So many tokens follow the first one of a time whose colons are not escaped."""
+"""How many tokens follow the first one of a time whose colons are not escaped."""
 _MOST_OPEN: Final = 2000
-"""Containers within one another, closed or not. Java's stack overflows somewhere past a thousand."""
+"""How deep containers may nest, closed or not. Java's stack overflows somewhere past a thousand."""
 _NUMBERS_BY_SIZE: Final = list(NUMBER_TYPES)
 """A number of a type fits each type behind it, too."""
 
@@ -54,7 +53,7 @@ class _UnreadableError(Exception):
 
 
 def tokens_of(text: str) -> list[str]:
-    """Return the tokens of a text, which make it up when joined."""
+    """Return the tokens of a text; joined, they are the text."""
     tokens: list[str] = []
     start = 0
     for mark in _MARKS.finditer(text):
@@ -95,7 +94,7 @@ class _Merger:
             self._may_be_any = self.common is not None
 
     def aligned(self, values: list[Any], align: _Align) -> list[Any]:
-        """Return values as what they have in common. Raises DataException if one can't be that."""
+        """Return values in their common schema. Raises DataException if one can't be converted."""
         common = self.common
         return [align(common, value) for value in values] if common is not None and self._is_mixed else values
 
@@ -109,14 +108,14 @@ def _merged(previous: Schema, following: Schema) -> Schema | None:
 
 
 class _OpenContainer:
-    """An array or a map whose end was not seen yet; `key` is one whose value was not seen yet."""
+    """An array or a map whose end was not read yet; `key` is one whose value was not read yet."""
 
     __slots__ = ("end", "is_in_key", "key", "key_schemas", "keys", "value_schemas", "values")
 
     def __init__(self, end: str, *, is_in_key: bool) -> None:
         self.end = end
         self.is_in_key = is_in_key
-        """Whether it is a key, or in one, of any map around it."""
+        """Whether it is, or is within, the key of a map around it."""
         self.values: list[Any] = []
         self.value_schemas = _Merger()
         self.key: SchemaAndValue | None = None
@@ -130,12 +129,12 @@ class _OpenContainer:
 
     @property
     def holds_keys(self) -> bool:
-        """Whether what is next is a key, or in one."""
+        """Whether the next element is a key, or within one."""
         return self.is_in_key or (self.is_map and self.key is None)
 
 
 class ValueReader:
-    """Reads one text; `align` is the conversion of elements to the type of the others, None for which there is none."""
+    """Reads one text; `align` converts elements to the schema of the others, `deepest` limits how they nest."""
 
     def __init__(self, text: str, align: _Align, *, deepest: int) -> None:
         self._text = text
@@ -149,10 +148,7 @@ class ValueReader:
         self._identities_of_containers: dict[int, int] = {}
 
     def read(self) -> SchemaAndValue | None:
-        """Return what the text stands for; None is Java's null.
-
-        Raises DataException if what it stands for nests too deeply. Java's stack overflows then, sooner or later.
-        """
+        """Return what the text stands for; None is Java's null. Raises DataException if it nests too deeply."""
         trimmed = self._text.strip(_TRIMMED)
         if trimmed in _LITERALS:
             return _LITERALS[trimmed]
@@ -173,7 +169,7 @@ class ValueReader:
         return found
 
     def _peek(self) -> str:
-        """Return the next token, "" at the end. A blank one is passed over, for good, if there is one behind it."""
+        """Return the next token, "" at the end. Go past a blank one, for good, if another one follows."""
         tokens, place = self._tokens, self._place
         if place >= len(tokens):
             return ""
@@ -262,7 +258,7 @@ class ValueReader:
         return _temporal(content) or SchemaAndValue(Schema.STRING_SCHEMA, content)
 
     def _scalar(self, token: str) -> SchemaAndValue | None:
-        """Return the date or number that a token is or begins, None if neither; what is behind the place may go."""
+        """Return the date or number that a token is or begins, None if neither. A date takes the tokens it needs."""
         begins_with_digit = is_digit(token[0])
         if begins_with_digit:
             following = self._tokens[self._place : self._place + _TOKENS_OF_TIME]
@@ -304,14 +300,14 @@ class ValueReader:
         return SchemaAndValue(Schema.map(of_keys, of_values), map_of_distinct(self._entries(keys, values)))
 
     def _entries(self, keys: list[Any], values: list[Any]) -> list[tuple[Any, Any]]:
-        """Return entries, of two equal keys one at the place of the first, with the value of the last."""
+        """Return entries; of equal keys the last one, at the place of the first."""
         found: dict[Hashable, tuple[Any, Any]] = {}
         for key, value in zip(keys, values, strict=True):
             found[self._identity(key)] = (key, value)
         return list(found.values())
 
     def _identity(self, value: Any) -> Hashable:
-        """Return what equal values have in common. A container's is a number, which is hashed at once, however deep."""
+        """Return what equal values have in common. A container's is a number, which hashes fast, however deep it is."""
         if isinstance(value, list | Mapping):
             return list, self._identities_of_containers[id(value)]
         return identity_of(value)
@@ -328,7 +324,7 @@ def _temporal(text: str) -> SchemaAndValue | None:
 
 
 def _number(token: str) -> SchemaAndValue | None:
-    """Return the smallest kind of number that a token is, None for others: integers before floats and decimals."""
+    """Return a token as the smallest kind of number, integers before floats and decimals; None if it is no number."""
     if token.isdecimal() and token.isascii() and len(token) <= _DIGITS_OF_ALL_INT64:
         return _integer(int(token))
     try:

@@ -1,7 +1,7 @@
-"""Whose a record is: tokens, checked before the record reaches state.
+"""Tokens that say whose a record is, checked before the record reaches state.
 
-`Authentication` checks the token that a record brings along (a JSON Web Token, RFC 7519), and leaves what it says in a
-header that nobody else can have put there; `claims_of` reads it, and `authorization` asks a policy about it.
+`Authentication` checks a record's token (a JSON Web Token, RFC 7519), and leaves its claims in a header that nobody
+else can write; `claims_of` reads it, and `authorization` asks a policy about it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["TOKEN_HEADER", "Authentication", "TokenKey", "claims_of"]
 
 TOKEN_HEADER: Final = "statestore-token"
-"""The header that has a record's token, in the compact form that has two dots."""
+"""The header of a record's token, in JWT's compact form."""
 CLAIMS_HEADER: Final = "statestore-claims"
-"""The header that has what a verified token says, as JSON. Only Authentication writes it: it removes all others."""
+"""The header of a verified token's claims, as JSON. Only Authentication writes it: it removes any other."""
 
 _ALGORITHMS: Final = frozenset(f"{family}{bits}" for family in ("HS", "RS", "PS", "ES") for bits in (256, 384, 512)) | {
     "EdDSA"
@@ -46,20 +46,20 @@ _TIME_MAX: Final = 2**53
 _RSA_BITS_MIN: Final = 2048
 _SUBJECT: Final = "sub"
 _UNCHECKED: Final[Options] = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "require": ["exp"]}
-"""PyJWT would go by the machine's clock: this module checks times, by the batch's."""
+"""PyJWT checks times by the machine's clock; this module does it by the batch's."""
 _TOKENS: Final = jwt.PyJWT()
 _SIGNATURES: Final = jwt.PyJWS()
 
 
 class TokenKey(Key):
-    """A key for tokens of one algorithm, and no other: so no token can have a public key taken for a secret.
+    """A key for tokens of one algorithm only, so no token can pass off a public key as a secret.
 
     HS256, HS384, HS512      a secret of at least as many bits
     RS..., PS..., ES..., EdDSA      a public key in PEM
     """
 
     def __init__(self, algorithm: str, key: bytes) -> None:
-        """Raise ValueError for an unknown algorithm, such as `none`, and for a key that is none of it or too short."""
+        """Raise ValueError for an unknown algorithm, such as `none`, or a key that does not fit it or is too short."""
         super().__init__(key)
         if algorithm not in _ALGORITHMS:
             raise ValueError(f"the algorithm of a TokenKey is one of {sorted(_ALGORITHMS)}, not {algorithm!r}")
@@ -68,7 +68,7 @@ class TokenKey(Key):
 
     @cached_property
     def prepared(self) -> Any:
-        """The key as PyJWT has it."""
+        """The key as PyJWT takes it."""
         algorithm = _SIGNATURES.get_algorithm_by_name(self.algorithm)
         problem = f"a key can't be used for {self.algorithm}: it"
         try:
@@ -96,7 +96,7 @@ class TokenKey(Key):
 
 
 def _bits(key: Any) -> int:
-    """Return the size of a key of RSA; enough for other keys, whose sizes their algorithms fix."""
+    """Return the bits of an RSA key; as many as it needs for other keys, whose algorithms fix their size."""
     public = key.public_key() if hasattr(key, "public_key") else key
     is_rsa = hasattr(public, "public_numbers") and hasattr(public.public_numbers(), "e")
     return int(public.key_size) if is_rsa else _RSA_BITS_MIN
@@ -111,7 +111,7 @@ class _Verified(NamedTuple):
 
 
 class _VerifiedTokens(RecentlyUsed):
-    """Tokens that were verified with one ring, the last so many. Shared by copies, never pickled, never shown."""
+    """The tokens used last that one ring verified. Copies share them; they are never pickled or shown."""
 
     _ring: Keyring | None = None
 
@@ -130,27 +130,28 @@ class _VerifiedTokens(RecentlyUsed):
 
 
 class Authentication(KeyedInterceptor):
-    """Checks the token of each record that is ingested, and puts one of its own on those that are emitted.
+    """Checks the token of each ingested record, and puts one of its own on emitted records.
 
-    What of the token's claims is asked for stands in the record's CLAIMS_HEADER from then on, also in state; the token
-    does not. Headers of that name that come from outside are removed, with or without a token; and those of records on
-    their way out, for they are nobody else's affair. A token that comes with many records is verified once; whether it
-    has expired is asked for each record, by the batch's clock: a batch that is retried refuses the same.
+    The chosen claims go into the record's CLAIMS_HEADER, also in state, and the token is removed. Headers of that name
+    are removed if they come from outside, with or without a token, and from emitted records: claims go to nobody else.
+    A token that comes with many records is verified once. Its expiry is checked for each record, by the batch's clock,
+    so a retried batch refuses the same.
 
     Args:
-        keys: TokenKeys by the key ids (`kid`) of tokens; for tokens without one, a ring of one key. None is for who
-            only emits: tokens of what is ingested are not checked then.
-        algorithms: those that tokens may be of; with keys there must be one. `none` is refused.
-        issuer: who tokens have to be of; None is whoever has a key.
-        audience: those of whom tokens have to be for one; None takes tokens that are for nobody in particular only.
+        keys: TokenKeys by the key ids (`kid`) of tokens; a ring of one key also takes tokens without an id. None for an
+            interceptor that only emits: it checks no tokens.
+        algorithms: those that tokens may use; keys need at least one. `none` is refused.
+        issuer: the issuer that tokens must name; None accepts any.
+        audience: tokens must name one of these; None accepts only tokens without an audience.
         leeway_ms: how far clocks may differ, in milliseconds.
-        max_bytes: how large a token may be, in bytes.
-        required: whether a record without a token is refused; else it passes without claims.
-        keep: whether the token stays with the record, in state too: whoever reads it there can use it.
-        claims: names of those to keep; `sub`, who it is of, always is. 4096 bytes of JSON are allowed.
+        max_bytes: the size of the largest token, in bytes.
+        required: whether a record without a token is refused; if not, it passes without claims.
+        keep: whether the token stays with the record, in state too, where whoever reads it can use it.
+        claims: the claims to keep beside `sub`, the token's subject; at most 4096 bytes of JSON.
         header: the name of the token's header.
-        token: what records that are emitted bring along, or a function that returns it, called for each: it keeps it.
-        audit_topic: where refused records go instead of the query's dead letters, with their tokens.
+        token: the token of emitted records, or a function that returns it. It is called for each record or column, so
+            it should remember the token.
+        audit_topic: where refused records go, with their tokens, instead of the query's dead letters.
         cache_size: how many verified tokens are remembered.
     """
 
@@ -189,7 +190,10 @@ class Authentication(KeyedInterceptor):
         audit_topic: str | None = None,
         cache_size: int = 1000,
     ) -> None:
-        """Raise ValueError for algorithms that there are not, and for neither keys nor a token; TypeError."""
+        """Raise ValueError for unknown algorithms, and without keys and token; TypeError for a text in place of a list.
+
+        ValueError, too, for keys without algorithms, sizes and times out of range, and CLAIMS_HEADER as `header`.
+        """
         if isinstance(algorithms, str) or isinstance(claims, str):
             raise TypeError("algorithms and claims are lists of names, not one text")
         if unknown := sorted(set(algorithms) - _ALGORITHMS):
@@ -218,7 +222,7 @@ class Authentication(KeyedInterceptor):
         self.goes_by = (CLAIMS_HEADER, header)
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
-        """Check a record's token, and put its claims there. Raises TokenRefusedError and UnknownKeyIdError."""
+        """Check a record's token, and add its claims. Raises TokenRefusedError and UnknownKeyIdError."""
         headers = record.headers
         claims = self._claims_of(value_of(headers, self._header))
         headers.remove(CLAIMS_HEADER)
@@ -229,7 +233,7 @@ class Authentication(KeyedInterceptor):
         return (record,)
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
-        """Check tokens, each that is there once."""
+        """Check tokens, each distinct one once."""
         tokens = records.header(self._header).dictionary_encode()
         indices = pc.fill_null(tokens.indices, len(tokens.dictionary))
         each = [*tokens.dictionary.to_pylist(), *([None] if tokens.null_count else [])]
@@ -240,7 +244,7 @@ class Authentication(KeyedInterceptor):
         return with_header_where(made, claims.is_valid(), CLAIMS_HEADER, claims)
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
-        """Take the claims off a record, and put the token on it, instead of another one."""
+        """Remove a record's claims, and put the token on it in place of any other."""
         if CLAIMS_HEADER in record.headers:
             record.headers.remove(CLAIMS_HEADER)
         if self._token is not None:
@@ -248,7 +252,7 @@ class Authentication(KeyedInterceptor):
         return (record,)
 
     def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
-        """Take claims off, and put the token on."""
+        """Remove claims, and put the token on."""
         made = records.without_header(CLAIMS_HEADER)
         if self._token is None:
             return made
@@ -301,7 +305,7 @@ class Authentication(KeyedInterceptor):
         return _Verified(data, begins_ms, ends_ms)
 
     def _key(self, token: bytes) -> tuple[str, TokenKey]:
-        """Return the key that a token says it is signed with, if that is one of its algorithm."""
+        """Return id and key that a token names. Raises TokenRefusedError if they do not fit its algorithm."""
         try:
             header = _SIGNATURES.get_unverified_header(token)
         except jwt.PyJWTError as error:
@@ -323,10 +327,10 @@ class Authentication(KeyedInterceptor):
 
 
 def claims_of(headers: Headers) -> Mapping[str, Any]:
-    """Return what the token of a record said, of what Authentication was asked to keep; nothing if it had none.
+    """Return the claims that Authentication kept of a record's token; empty if it had none.
 
-    Of a record in whose way no Authentication stood, this is what anybody wrote. Raises TokenRefusedError for claims
-    that can't be read.
+    Without Authentication in the chain, anybody may have written them. Raises TokenRefusedError for claims that can't
+    be read.
     """
     return read_claims(value_of(headers, CLAIMS_HEADER))
 
@@ -336,7 +340,7 @@ NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 @lru_cache(maxsize=1000)
 def read_claims(data: bytes | None) -> Mapping[str, Any]:
-    """Return what the header with claims says; nothing if there is none. Raises TokenRefusedError."""
+    """Return the claims in the bytes of their header; empty for None. Raises TokenRefusedError."""
     if data is None:
         return NO_CLAIMS
     try:
@@ -357,7 +361,7 @@ def _time_ms(claims: Mapping[str, Any], name: str) -> int | None:
 
 
 def _refuse(error: jwt.PyJWTError, key_id: str) -> NoReturn:
-    """Raise a refusal for an error of PyJWT, without what that says of the token."""
+    """Refuse a token for an error of PyJWT, whose own message may quote the token."""
     match error:
         case jwt.InvalidSignatureError():
             reason = f"it is not signed with key {key_id!r}, or was changed"

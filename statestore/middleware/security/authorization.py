@@ -19,52 +19,52 @@ __all__ = ["AccessDecision", "AccessRequest", "Authorization"]
 
 @dataclass(frozen=True)
 class AccessRequest:
-    """What a policy is asked: may whoever these claims are of do this?"""
+    """The question to a policy: may the subject of these claims do this?"""
 
     claims: Mapping[str, Any]
-    """What Authentication kept of the token; empty without one. Not to be changed."""
+    """The claims that Authentication kept; empty without a token. Don't change them."""
     action: str
     topic: str
     """The topic that the record came from."""
     key: bytes | None
     headers: Headers
-    """The record's, without its token. Not to be changed."""
+    """The record's headers, without its token unless Authentication keeps that. Don't change them."""
 
     @property
     def principal(self) -> str | None:
-        """Who the token is of, its claim `sub`; None for nobody."""
+        """The token's subject, its claim `sub`; None if that is missing or not text."""
         found = self.claims.get("sub")
         return found if isinstance(found, str) else None
 
 
 @dataclass(frozen=True)
 class AccessDecision:
-    """What a policy says, and why: the reason stands in the dead letter."""
+    """A policy's answer, and the reason, which goes into the dead letter."""
 
     allowed: bool
     reason: str = ""
 
 
 Policy: TypeAlias = Callable[[AccessRequest], "bool | AccessDecision"]
-"""A function of a request that says whether it is allowed. It travels to the executors.
+"""Says whether a request is allowed. It is pickled for the executors.
 
-Which headers it looks at may stand in its attribute `goes_by`: signing behind it has to sign them then.
+Its attribute `goes_by` may name the headers that it looks at: signing behind it must then sign those.
 """
 _REASON_MAX: Final = 500
 
 
 class Authorization(Application):
-    """Asks a policy about each record that is ingested, and refuses those that it does not allow.
+    """Asks a policy about each ingested record, and refuses those that it does not allow.
 
-    Anything but True, or a decision that allows, is a denial. So is whatever the policy raises: the reason names its
-    class. A RecordRefusedError of its own passes as it is.
+    Only True, or a decision that allows, lets a record in. An exception of the policy is a denial that names its class;
+    a RecordRefusedError passes as it is.
 
     Args:
-        policy: a function of an AccessRequest.
-        authenticated: whether it is asked about claims, which something of kind "token" behind it has to have checked:
-            without, anybody could have written them. False is for policies that look at other headers and topics only.
-        audit_topic: where refused records go instead of the query's dead letters, as they came.
-        action: what records do, for the policy.
+        policy: a function of an AccessRequest that returns a bool or an AccessDecision.
+        authenticated: whether the policy sees claims. An interceptor of kind "token" behind this one must check them:
+            else anybody could have written them. False is for policies that look at other headers and topics only.
+        audit_topic: where refused records go, as they came, instead of the query's dead letters.
+        action: the `action` of each request.
     """
 
     kind = "authorization"

@@ -1,8 +1,8 @@
 """Policies for `Authorization` in the language Cedar: a text, not code, says who may write what.
 
-A request is Cedar's: the principal is `User::` and the token's claim `sub`, the action `Action::"write"`, the resource
-`Topic::` and the topic's name; `context.claims` has the claims that Authentication kept, and `context.headers` those
-headers that were asked for, as text. Source: cedarpy, which is Cedar's own engine.
+Cedar is asked about the principal `User::` and the token's claim `sub`, the action `Action::"write"` and the resource
+`Topic::` and the topic's name; `context.claims` has the claims that Authentication kept, `context.headers` the chosen
+headers as text. Source: cedarpy, Cedar's own engine.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ _HEADER_BYTES_MAX: Final = 1 << 10
 class CedarPolicy:
     """A policy for Authorization that asks Cedar.
 
-    It denies records without a principal, whatever is not permitted, and whatever a policy fails to be evaluated for:
-    Cedar itself would pass over such a policy, a `forbid` too. Equal requests are asked once, the last so many.
+    It denies records without a principal, what no policy permits, and requests for which a policy can't be evaluated:
+    Cedar itself would skip such a policy, even a `forbid`.
 
     Args:
-        policies: the text of all policies. Their annotation `@id` names them in reasons.
-        entities: what else there is, such as the groups of users, as a list or as JSON.
-        headers: names of those that policies look at, in `context.headers`, as text: records with others are denied.
-        principal_type: the type of the entities that principals are.
-        action_type: likewise, of actions.
-        resource_type: likewise, of resources.
-        cache_size: how many decisions are remembered.
+        policies: the text of all policies. Reasons name them by their annotation `@id`.
+        entities: other entities, such as groups of users, as a list or as JSON.
+        headers: the headers that policies see as text in `context.headers`; a record is denied if one of them is not
+            UTF-8, or longer than 1024 bytes.
+        principal_type: the entity type of principals.
+        action_type: the entity type of actions.
+        resource_type: the entity type of resources.
+        cache_size: how many decisions are remembered, those used last.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Encryption with AES-GCM: of values between topics, of what stores keep, and of single headers.
 
-`Encryption` encrypts values on their way to topics, and decrypts those that come. `encrypted_serde` makes of any serde
-one that stores ciphertext, so that local copies, deltas, snapshots and changelogs hold no other. `HeaderEncryption`
-encrypts headers, which may stay encrypted in state until `open_header`. A ciphertext has the id of its key:
+`Encryption` encrypts values on their way to topics, and decrypts values that come in. `encrypted_serde` wraps a serde,
+so that local copies, deltas, snapshots and changelogs hold only ciphertext. `HeaderEncryption` encrypts headers, which
+may stay encrypted in state until `open_header` reads them. A ciphertext names its key:
 
     frame := head nonce:u8[12] ciphertext:u8[rest]
     head  := magic:u8(=ec) version:u8(=01) flags:u8 key_id
@@ -10,9 +10,9 @@ encrypts headers, which may stay encrypted in state until `open_header`. A ciphe
     flags         bit 0: it is bound to its topic
     key_id        size:u8 id:u8[size], as in `frames`
     nonce         random
-    ciphertext    as long as what was encrypted, and the tag of 16 bytes behind it
+    ciphertext    as long as the plaintext, then a tag of 16 bytes
 
-It is bound, as additional data, to the canonical bytes (`frames`) of "statestore ciphertext", head, and what it is:
+It is bound, as additional data, to the canonical bytes (`frames`) of "statestore ciphertext", head, and one of these:
 
     "value", key, topic (null unless flagged)       the value of a record between topics
     "stored", context                               what a serde writes
@@ -59,17 +59,18 @@ _FLAGS_AT: Final = len(_MAGIC)
 
 
 class Encryption(KeyedInterceptor):
-    """Encrypts the values of records that are emitted, and decrypts those that are ingested.
+    """Encrypts the values of emitted records, and decrypts those of ingested ones.
 
-    A ciphertext is bound to its record's key: it can't be moved to another one. Values that are null stay null, and say
-    that there is none; keys and headers stay readable.
+    A ciphertext is bound to its record's key, so it can't be moved to another key. Null values stay null; keys and
+    headers stay readable.
 
     Args:
-        keys: those to decrypt with; the active one encrypts.
-        encrypt: whether what is emitted is encrypted; who only decrypts needs no active key.
-        decrypt: whether what is ingested is decrypted; else it passes as it is.
-        bind_topic: whether it is bound to the topic, too. A record can't be mirrored to another one then.
-        required: whether a value that is not encrypted is refused; else it passes unless the record says that it is.
+        keys: the keys that decrypt; the active one encrypts.
+        encrypt: whether to encrypt emitted values; if not, no active key is needed.
+        decrypt: whether to decrypt ingested values; if not, they pass as they are.
+        bind_topic: whether to bind a value to its topic, too. A record can't be mirrored to another topic then.
+        required: whether a value that is not encrypted is refused; if not, it passes unless its record is marked as
+            encrypted.
     """
 
     kind = "encryption"
@@ -143,18 +144,18 @@ class Encryption(KeyedInterceptor):
 
 
 class HeaderEncryption(KeyedInterceptor):
-    """Encrypts single headers of records that are emitted, and decrypts those of what is ingested, or leaves them so.
+    """Encrypts single headers of emitted records, and decrypts those of ingested ones or leaves them encrypted.
 
-    Left encrypted, they are so in state and wherever records go from there, and `open_header` opens one. A header that
-    its keys can open already is not encrypted again. A ciphertext is bound to the header's name, and to nothing else of
-    its record: sign the header if it must not be moved to another one. Headers that are null stay null.
+    Left encrypted, they stay so in state and wherever records go; `open_header` decrypts one. A header that the keys
+    can decrypt is not encrypted again. A ciphertext is bound to its header's name only: sign the header if nobody may
+    move it to another record. Null headers stay null.
 
     Args:
-        names: those of the headers. Other headers pass as they are.
-        keys: those to decrypt with; the active one encrypts.
-        encrypt: whether they are encrypted when they are emitted; who only decrypts needs no active key.
-        open: whether they are decrypted when they are ingested.
-        required: whether a header that is to be decrypted and is not encrypted is refused; else it passes.
+        names: the headers to encrypt. Others pass as they are.
+        keys: the keys that decrypt; the active one encrypts.
+        encrypt: whether to encrypt headers of emitted records; if not, no active key is needed.
+        open: whether to decrypt headers of ingested records.
+        required: whether a header that should be decrypted but is not encrypted is refused; if not, it passes.
     """
 
     kind = "header-encryption"
@@ -228,9 +229,9 @@ class HeaderEncryption(KeyedInterceptor):
 
 
 def open_header(headers: Headers, name: str, keys: KeyProvider) -> bytes | None:
-    """Return what was encrypted of the last header of a name; None if there is none, or it is null.
+    """Return the plaintext of the last header of a name; None if there is none, or it is null.
 
-    Raises CiphertextRefusedError if it is not encrypted or was changed, UnknownKeyIdError for a key that is not there.
+    Raises CiphertextRefusedError if it is not encrypted or was changed, UnknownKeyIdError if its key is missing.
     """
     if (value := value_of(headers, name)) is None:
         return None
@@ -238,14 +239,14 @@ def open_header(headers: Headers, name: str, keys: KeyProvider) -> bytes | None:
 
 
 def encrypted_serde(serde: Serde[_T], keys: KeyProvider, *, context: str = "") -> Serde[_T]:
-    """Return a serde that encrypts what another one writes: for the values of a store, of a source or of a sink.
+    """Return a serde that encrypts what `serde` writes, for the values of a store, a source or a sink.
 
-    Not for keys: the same key is never encrypted alike, so it would not be found. `context` binds what is written to
-    where it belongs, as the store's name: bytes of another context are refused. What was written by an old key is read
-    as long as the ring has that key. Provided keys are got once, where the serde is first used.
+    Not for keys: equal keys get different ciphertexts, so a store would not find them. `context` binds bytes to their
+    place, such as a store's name: bytes of another context are refused. Bytes of an old key can be read while the ring
+    has that key. A function that provides keys is called once, where the serde is first used.
 
-    Reading raises DeserializationError for bytes that are not encrypted, were changed, or are of a key that is not
-    there. No error of it shows a value, also where one of `serde` does.
+    Reading raises DeserializationError for bytes that are not encrypted, were changed, or whose key is missing. Errors
+    never show a value, even where those of `serde` do.
     """
     return _SerdeCipher(serde.name, KeySource(keys, "encrypted serde"), context).serde(serde)
 
@@ -315,7 +316,7 @@ class _SerdeCipher:
             raise DeserializationError(f"encrypted {self.name}: {error}") from error
 
     def _run(self, doing: str, error: type[SerdeError], function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of the serde. Raises `error`, without what the serde's own says of the value."""
+        """Call a function of the serde. Raises `error`, without the serde's message, which may show the value."""
         try:
             return function(*arguments)
         except SerdeError as raised:
@@ -325,7 +326,7 @@ class _SerdeCipher:
 
 @dataclass(frozen=True)
 class _Ciphered:
-    """A function of a serde, around which a cipher does something. Picklable if it is, and equal if all three are."""
+    """A function of a serde with a cipher around it. Picklable if it is, and equal if all three are."""
 
     cipher: _SerdeCipher
     around: Callable[..., Any]
@@ -344,7 +345,7 @@ def seal(keys: KeySource, data: bytes, fields: Iterable[bytes | None], *, topic_
 
 
 def unseal(keys: KeySource, frame: bytes, fields: Iterable[bytes | None], what: str) -> bytes:
-    """Return what was encrypted; `what` names it in errors. Raises CiphertextRefusedError and UnknownKeyIdError."""
+    """Return the plaintext; `what` names it in errors. Raises CiphertextRefusedError and UnknownKeyIdError."""
     if not is_sealed(frame):
         raise CiphertextRefusedError(what=what, reason="it is not encrypted, or not by statestore")
     try:

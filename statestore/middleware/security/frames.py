@@ -1,4 +1,4 @@
-"""What signatures and ciphertexts are made of, and a signature as it stands in a header. No others have the same bytes.
+"""The bytes that are signed and bound to ciphertexts, and the frame of a signature in its header.
 
     key_id    := size:u8 id:u8[size]                    UTF-8, 1 to 64 bytes, printable
     canonical := { size:i32_be field:u8[size] }*        a size of -1 is a null field, which has no bytes
@@ -9,16 +9,16 @@
     algorithm    1 HMAC-SHA256, 32 bytes of signature; 2 Ed25519, 64 bytes
     flags        bit 0: the topic is signed, too
     time_ms      when it was signed, milliseconds since the epoch
-    serial       what tells two records apart that are equal and signed in the same millisecond
+    serial       tells apart equal records that are signed in the same millisecond
     names        of the headers that are not signed, whether the record has them or not; UTF-8
 
 Signed are the canonical bytes of these fields, in this order:
 
     "statestore signature", head, topic (null if it is not signed), key, value,
-    and for each header in its order, but those named and the signature's own: its name and its value
+    then name and value of each header in order, but for those named and the signature's own
 
-Version 1 is still read. It names the headers that are signed, and not those that are not; of each name the number of
-headers is signed, as u32_be, then their values in order. As the head is signed, neither can be taken for the other.
+Version 1 is still read. It names the headers that are signed: for each name their number, as u32_be, then their values
+in order. The head is signed, so neither version can be taken for the other.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ def sized_text(text: str) -> bytes:
 
 
 def read_sized_text(data: bytes, position: int, what: str) -> tuple[str, int]:
-    """Return the text at a position, and the position behind it. Raises TruncatedError, FormatError for no UTF-8."""
+    """Return the text at a position, and the position behind it.
+
+    Raises TruncatedError, and FormatError for text that is not UTF-8.
+    """
     end = position + 1 + (data[position] if position < len(data) else 0)
     if end > len(data):
         raise TruncatedError(what, wanted=end - position, got=len(data) - position)
@@ -79,7 +82,7 @@ def read_key_id(data: bytes, position: int) -> tuple[str, int]:
 
 
 def canonical_bytes(fields: Iterable[bytes | None]) -> bytes:
-    """Return fields, each behind its size. Two lists of fields that differ make different bytes."""
+    """Return fields, each behind its size. Different lists of fields give different bytes."""
     parts: list[bytes] = []
     for field in fields:
         parts += (_NULL,) if field is None else (_SIZE.pack(len(field)), field)
@@ -88,7 +91,7 @@ def canonical_bytes(fields: Iterable[bytes | None]) -> bytes:
 
 @dataclass(frozen=True)
 class SignatureHead:
-    """What a signature says of itself."""
+    """What a signature says about itself."""
 
     algorithm: int
     key_id: str
@@ -109,12 +112,12 @@ class SignatureHead:
 
     @property
     def signs_all_but_names(self) -> bool:
-        """Whether the names are of headers that are left out; else they are of those that are signed, and no others."""
+        """Whether `names` are the headers left out; else they are the only ones signed."""
         return self.version != _VERSION_OF_CHOSEN
 
 
 def read_frame(frame: bytes) -> tuple[SignatureHead, int]:
-    """Return the head of a frame, and where its signature begins. Raises FormatError for what is no frame."""
+    """Return the head of a frame, and where its signature begins. Raises FormatError if it is malformed."""
     if len(frame) < _FIRST.size:
         raise TruncatedError("signature", wanted=_FIRST.size, got=len(frame))
     version, algorithm, flags = _FIRST.unpack_from(frame)
@@ -145,7 +148,7 @@ def signed_bytes(
     *,
     own: str,
 ) -> bytes:
-    """Return what is signed by a head, which is `head_bytes` in its frame; `own` is the signature's header."""
+    """Return the bytes to sign; `head_bytes` is the head as in its frame, `own` the signature's header."""
     fields = [_DOMAIN, head_bytes, topic.encode() if head.topic_is_signed else None, key, value]
     if head.signs_all_but_names:
         left_out = {own, *head.names}

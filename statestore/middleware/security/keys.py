@@ -1,8 +1,8 @@
-"""Keys by their ids, so that they can be changed while there are still records of the old ones.
+"""Keys by their ids, so that a key can be replaced while there are still records of the old one.
 
-A ring has the active key, with which what is new is signed or encrypted, and those that are still accepted. Its repr,
-like that of keys, shows ids and never a key. Where a ring travels with a query to the executors, so do the keys: a
-function that returns a ring can be given instead, and is called where the keys are needed.
+A ring has the active key, which signs or encrypts new data, and others that are still accepted. Its repr shows ids,
+never a key. A ring travels with a query to the executors, and its keys with it; a function that returns a ring does
+not: it is called there.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ with extra("signing"):  # or "encryption": both bring it
 __all__ = ["AesKey", "Ed25519PrivateKey", "Ed25519PublicKey", "HmacKey", "Key", "Keyring"]
 
 SECRET_BYTES_MIN: Final = 32
-"""How long the secret of an HmacKey must be: as long as a SHA-256, as RFC 2104 has it."""
+"""The shortest secret of an HmacKey: as long as a SHA-256, as RFC 2104 advises."""
 
 _SECRET_BYTES_MAX: Final = 1024
 _KEYS_MAX: Final = 1000
 
 
 class Key:
-    """A key, whose bytes are shown nowhere. Keys of the same bytes and class are equal."""
+    """A key. Its bytes are never shown. Keys of the same class and bytes are equal."""
 
     def __init__(self, material: bytes) -> None:
-        """Take the bytes of the key. Raises TypeError and ValueError for what is no such key."""
+        """Take the bytes of the key. Raises TypeError for anything else, ValueError for bytes that are no such key."""
         if not isinstance(material, bytes):
             raise TypeError(f"{type(self).__name__} is made of bytes, not of {type(material).__name__}")
         self._material: Final = material
@@ -60,7 +60,7 @@ class SignatureKey(Key, ABC):
     """A key that verifies signatures, and makes them unless it is a public one."""
 
     algorithm: ClassVar[int]
-    """What stands for the algorithm in a signature. Never renumber."""
+    """The algorithm's number in a signature. Never renumber."""
     signs: ClassVar[bool] = True
 
     @abstractmethod
@@ -73,12 +73,12 @@ class SignatureKey(Key, ABC):
 
 
 class HmacKey(SignatureKey):
-    """A secret of both sides, for HMAC-SHA256 (RFC 2104): at least 32 bytes, and at most 1024."""
+    """A secret that both sides have, for HMAC-SHA256 (RFC 2104): 32 to 1024 bytes."""
 
     algorithm = 1
 
     def __init__(self, secret: bytes) -> None:
-        """Take the secret, which has to be random bytes, and no password."""
+        """Take the secret: random bytes, not a password. Raises ValueError for another length."""
         super().__init__(secret)
         if not SECRET_BYTES_MIN <= len(secret) <= _SECRET_BYTES_MAX:
             raise ValueError(
@@ -90,7 +90,7 @@ class HmacKey(SignatureKey):
         return hmac.digest(self._material, message, "sha256")
 
     def verifies(self, message: bytes, signature: bytes) -> bool:
-        """Return whether this is the message's; takes as long for any wrong one."""
+        """Return whether this is the message's signature, in constant time."""
         return hmac.compare_digest(self.sign(message), signature)
 
 
@@ -98,7 +98,7 @@ class _Ed25519Key(SignatureKey):
     algorithm = 2
 
     def __init__(self, key: bytes) -> None:
-        """Take the key. Raises ValueError for anything else."""
+        """Take the key. Raises ValueError for bytes that are no such key, TypeError for anything else."""
         super().__init__(_raw_key(key, private=self.signs))
         _ = self._verifier
 
@@ -125,7 +125,7 @@ class Ed25519PublicKey(_Ed25519Key):
         return ed25519.Ed25519PublicKey.from_public_bytes(self._material)
 
     def sign(self, message: bytes) -> bytes:
-        """Raise TypeError: only who has the private key can."""
+        """Raise TypeError: only the private key signs."""
         raise TypeError("a public key can't sign")
 
 
@@ -142,11 +142,11 @@ class Ed25519PrivateKey(_Ed25519Key):
 
     @property
     def public_key(self) -> Ed25519PublicKey:
-        """The key that verifies what this one signs, for others."""
+        """The key with which others verify what this one signs."""
         return Ed25519PublicKey(self._verifier.public_bytes_raw())
 
     def sign(self, message: bytes) -> bytes:
-        """Return the signature of a message, 64 bytes; always the same one."""
+        """Return the signature of a message, 64 bytes; equal messages have the same one."""
         return self._signer.sign(message)
 
 
@@ -164,11 +164,11 @@ class AesKey(Key):
         return AESGCM(self._material)
 
     def encrypt(self, nonce: bytes, data: bytes, bound: bytes) -> bytes:
-        """Return the ciphertext with its tag, 16 bytes more; `bound` has to be the same to decrypt it."""
+        """Return the ciphertext and its tag, 16 bytes more; only the same `bound` decrypts it."""
         return self._cipher.encrypt(nonce, data, bound)
 
     def decrypt(self, nonce: bytes, ciphertext: bytes, bound: bytes) -> bytes | None:
-        """Return what was encrypted; None if it was with another key, or anything of it was changed."""
+        """Return the plaintext; None if the key is another, or anything was changed."""
         try:
             return self._cipher.decrypt(nonce, ciphertext, bound)
         except InvalidTag:
@@ -176,13 +176,13 @@ class AesKey(Key):
 
 
 class Keyring(Mapping[str, Key]):
-    """Keys by their ids. Rings of the same keys, the same one active, are equal."""
+    """Keys by their ids. Rings with the same keys and the same active one are equal."""
 
     def __init__(self, keys: Mapping[str, Key], active: str | None = None) -> None:
-        """Take keys by their ids, which are no secrets; `active` is the one for what is new, None is none.
+        """Take keys by their ids, which are not secret; `active` is the id of the one for new data, None for no such.
 
-        Rotation: add a key everywhere, then make it active, and remove the old one when there is nothing left of it.
-        Raises TypeError for what is no Key, ValueError for ids that are empty, not printable or longer than
+        Rotation: add a key everywhere, then make it active, and remove the old one when nothing of it is left.
+        Raises TypeError if a key is not a Key, ValueError for ids that are empty, not printable or longer than
         64 bytes, for an active one that is not there, and for more than 1000 keys.
         """
         if len(keys) > _KEYS_MAX:
@@ -219,8 +219,8 @@ class Keyring(Mapping[str, Key]):
 
 
 KeyProvider: TypeAlias = "Keyring | Callable[[], Keyring]"
-"""A keyring, or a function that returns one, called on the executors: for every shard and micro-batch that needs a key,
-so rings that are slow to get are for the function to keep."""
+"""A keyring, or a function that returns one. It is called on the executors for every shard and micro-batch that needs a
+key, so it should remember a ring that is slow to get."""
 
 
 _K = TypeVar("_K", bound=Key)
@@ -228,7 +228,7 @@ _K = TypeVar("_K", bound=Key)
 
 @dataclass(frozen=True, repr=False)
 class KeySource:
-    """A ring that is given, or provided: at the first use, and again after `renewed`. Pickles what was given."""
+    """A ring, or a function that provides it at the first use, and again after `renewed`. Pickles what was given."""
 
     given: KeyProvider
     purpose: str
@@ -240,7 +240,7 @@ class KeySource:
 
     @cached_property
     def ring(self) -> Keyring:
-        """The ring. Raises TypeError if what was provided is not one, and what the function raises."""
+        """The ring. Raises what the function raises, and TypeError if it returns anything else."""
         found = self.given if isinstance(self.given, Keyring) else self.given()
         if not isinstance(found, Keyring):
             raise TypeError(f"{self.purpose}: what provides keys must return a Keyring, not {type(found).__name__}")
@@ -251,7 +251,7 @@ class KeySource:
         return self if isinstance(self.given, Keyring) else KeySource(self.given, self.purpose)
 
     def active(self, kind: type[_K]) -> tuple[str, _K]:
-        """Return id and key for what is new. Raises KeyUnusableError if there is none of this kind."""
+        """Return the active key and its id. Raises KeyUnusableError if there is none of this kind."""
         ring = self.ring
         if ring.active is None:
             raise KeyUnusableError(purpose=self.purpose, problem="the keyring has no active key: say which one is")
@@ -278,22 +278,22 @@ class KeySource:
 
 
 class KeyedInterceptor(Application):
-    """An interceptor with keys. Provided ones are got anew for each batch, where they are first needed in it."""
+    """An interceptor with keys. A function that provides them is called once a batch, where they are first needed."""
 
     def __init__(self, keys: KeyProvider, *, emits: bool, ingests: bool, required: bool) -> None:
-        """Say whether it does something to what is emitted, and to what is ingested, which it may require."""
+        """Say whether it changes what is emitted, whether it checks what is ingested, and whether that is required."""
         self._keys = KeySource(keys, self.kind)
         self._emits: Final = emits
         self._ingests: Final = ingests
         self._required: Final = required
 
     def init(self, context: InterceptorContext) -> None:
-        """Begin with a batch: the ring of a copy may be older."""
+        """Begin a batch with fresh keys: those of a copy may be older."""
         super().init(context)
         self._keys = self._keys.renewed()
 
     def finish_batch(self) -> None:
-        """Be ready for another batch, which an interceptor of a client or of the test driver sees, too."""
+        """Have fresh keys in the next batch: clients and the test driver go on with the same interceptor."""
         self._keys = self._keys.renewed()
 
     def __repr__(self) -> str:
@@ -301,7 +301,7 @@ class KeyedInterceptor(Application):
 
 
 def _raw_key(key: bytes, *, private: bool) -> bytes:
-    """Return the 32 bytes of an Ed25519 key, which may be in PEM. Raises ValueError, without anything of it."""
+    """Return the 32 bytes of an Ed25519 key, which may be in PEM. Raises ValueError, which shows nothing of it."""
     if not isinstance(key, bytes) or len(key) == 32:
         return key
     what = "private" if private else "public"

@@ -1,14 +1,13 @@
 """Signatures of records: who writes to a topic signs, and who reads it refuses what was changed or forged.
 
-`Signing` does both, HMAC-SHA256 or Ed25519, by the kind of its keys. `frames` has what is signed, to the byte.
-The signatures that a shard has seen, so that their records get in once, are in a store:
+`Signing` does both, with HMAC-SHA256 or Ed25519, by the kind of its keys. `frames` says which bytes are signed.
+A store has the signatures that a shard has seen, so that a record gets in once:
 
     NAME-seen    map entry below the record's key: the first 16 bytes of SHA-256 of the signature -> nothing
 
-A signature of the time `t` gets in with records from `t - ahead_ms` to `t + window_ms`, by whichever clock. So an entry
-is there until that clock, which counts its own record, has gone on by both and one more: what comes then is too old. By
-the time of records, the clock of what gets in must not be behind that of the store, which is the shard's stream time: a
-record that is late is as old as it is by stream time.
+A signature made at `t` gets in while the clock shows `t - ahead_ms` to `t + window_ms`. So an entry lives for both and
+one millisecond more; what comes later is too old. Where the clock is that of records, the store goes by the shard's
+stream time, so the age of a late record is measured by stream time, too.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from statestore.stores.stores import Stores
 __all__ = ["CHANGING_HEADERS", "SIGNATURE_HEADER", "Signing"]
 
 SIGNATURE_HEADER: Final = "statestore-signature"
-"""The header that has a record's signature, as bytes."""
+"""The header of a record's signature, as bytes."""
 
 _FRAME_BYTES_MAX: Final = 16 << 10
 _DIGEST_BYTES: Final = 16
@@ -47,31 +46,31 @@ _CLOCKS: Final = {"system": "processing", "record": "event"}
 
 
 class Signing(KeyedInterceptor):
-    """Signs what is emitted, and verifies what is ingested: key, value and headers are as they were signed.
+    """Signs emitted records, and verifies that key, value and headers of ingested ones are as they were signed.
 
-    All headers are signed, their order, and that there are no others; but for the signature itself, and for those that
-    change on the way. A signature names its key, so that keys can be changed. In a query, a batch that is retried signs
-    the same.
+    It signs all headers in their order, so that none can be added, but for its own and those in `unsigned`. A signature
+    names its key, so that keys can be rotated. In a query, a retried batch signs the same.
 
     Args:
-        keys: those to verify with; the active one signs.
-        sign: whether what is emitted is signed; who only verifies needs no active key.
-        verify: whether what is ingested is verified; else it passes as it is.
-        unsigned: names of the headers that are not signed, and that who has signed may have left out.
-        version_1_headers: names of headers that a signature of version 1 has to sign, in order to be accepted: it says
-            nothing of any other header. None accepts none of that version.
-        bind_topic: whether the topic is signed. A record can't be mirrored to another one then.
-        required: whether a record without a signature is refused; else it passes.
-        keep: whether the signature stays with a record that was ingested, so that it can be verified again.
-        header: the name of its header: two chains that sign for others than each other need two.
-        window_ms: how long ago a record may have been signed, in milliseconds; None is however long.
-        ahead_ms: how far clocks of signers may be ahead, in milliseconds, where there is a window.
-        clock: what the window is measured from: "system", the wall clock, or "record", the record's timestamp, which
-            is only worth something if brokers write it (`message.timestamp.type=LogAppendTime`), and then allows for
-            records that are read late.
-        refuse_replays: whether a record whose signature was seen in the window is refused, by a store of those seen.
-            Of a record that is older than what its shard has seen the window is measured from that, so that what the
-            store no longer knows is too old.
+        keys: the keys that verify; the active one signs.
+        sign: whether to sign emitted records; if not, no active key is needed.
+        verify: whether to verify ingested records; if not, they pass as they are.
+        unsigned: the headers that are not signed, by default those that change on the way. A signature that leaves out
+            others is refused.
+        version_1_headers: the headers that a signature of version 1 must sign to be accepted; it protects no others.
+            None accepts no such signature.
+        bind_topic: whether to sign the topic, too. A record can't be mirrored to another topic then.
+        required: whether a record without a signature is refused; if not, it passes.
+        keep: whether the signature stays with an ingested record, so that it can be verified again.
+        header: the name of the signature's header. Two chains that sign for different readers need two.
+        window_ms: how old a signature may be, in milliseconds; None for any age.
+        ahead_ms: how far clocks of signers may be ahead, in milliseconds; only with a window.
+        clock: what measures the window: "system", the wall clock, or "record", the record's timestamp. The latter
+            allows for records that are read late, but can be trusted only if brokers write it
+            (`message.timestamp.type=LogAppendTime`).
+        refuse_replays: whether to refuse a record whose signature was seen in the window, which a store remembers. With
+            clock "record", the age of a record that is behind its shard's stream time is measured by stream time, so
+            that what the store has forgotten is too old.
     """
 
     kind = "signing"
@@ -100,7 +99,7 @@ class Signing(KeyedInterceptor):
         clock: str = "system",
         refuse_replays: bool = False,
     ) -> None:
-        """Raise ValueError for arguments that can't be, such as replays without a window, and TypeError."""
+        """Raise ValueError for impossible arguments, such as replays without a window; TypeError for text as names."""
         super().__init__(keys, emits=sign, ingests=verify, required=required)
         self._unsigned: Final = _header_names(unsigned, header)
         self._version_1_headers: Final = None if version_1_headers is None else _header_names(version_1_headers, header)
@@ -176,7 +175,7 @@ class Signing(KeyedInterceptor):
         self._seen = _SeenSignatures(self.name, context) if self._refuse_replays else None
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
-        """Sign a record, instead of who has signed it before. Raises KeyUnusableError without a key to sign with."""
+        """Sign a record, in place of an earlier signature. Raises KeyUnusableError without a key that signs."""
         if not self._emits:
             return (record,)
         frame = self._signed(record.topic, record.key, record.value, list(record.headers))
@@ -212,7 +211,7 @@ class Signing(KeyedInterceptor):
         return records if self._keep else records.without_header(self._header)
 
     def finish_batch(self) -> None:
-        """Have the store of signatures hold those that the batch has brought."""
+        """Write the batch's signatures to their store."""
         super().finish_batch()
         if self._seen is not None:
             self._seen.flush()
@@ -231,7 +230,7 @@ class Signing(KeyedInterceptor):
     def _is_good(
         self, frame: bytes | None, topic: str, key: bytes | None, value: bytes | None, headers: Pairs, timestamp_ms: int
     ) -> bool:
-        """Return whether there is a signature, and check it. Raises SignatureRefusedError and UnknownKeyIdError."""
+        """Check a signature; return whether there is one. Raises SignatureRefusedError and UnknownKeyIdError."""
         if frame is None:
             if self._required:
                 raise SignatureRefusedError(reason=f"there is no header {self._header!r}")
@@ -286,7 +285,7 @@ class Signing(KeyedInterceptor):
 
 
 def _header_names(names: Sequence[str], own: str) -> tuple[str, ...]:
-    """Return names of headers without repetitions. Raises ValueError for what can't be one, or too many; TypeError."""
+    """Return names of headers, each once. Raises ValueError for impossible or too many names, TypeError for a text."""
     if isinstance(names, str):
         raise TypeError("headers are names in a list, not one text")
     made = tuple(dict.fromkeys(names))
@@ -307,7 +306,7 @@ def _rows(records: RecordColumns) -> Iterator[tuple[Any, Any, Any, Pairs]]:
 
 
 class _SeenSignatures:
-    """The signatures that a shard has seen, in one micro-batch of it."""
+    """The signatures that a shard has seen, up to and in one micro-batch."""
 
     def __init__(self, name: str, context: InterceptorContext) -> None:
         self._store: Final[Any] = context.state_store(f"{name}-seen")
@@ -316,7 +315,7 @@ class _SeenSignatures:
         """Entries that are not in the store yet, each with the later of its record's time and the shard's."""
 
     def latest_ms(self, key: bytes | None, timestamp_ms: int) -> int:
-        """Return a record's time, or its shard's if that is later: the window is measured from there."""
+        """Return the later of a record's time and its shard's, by which the record's age is measured."""
         return max(timestamp_ms, self._context.stream_time_ms_of(key))
 
     def add(self, signed: Sequence[tuple[bytes | None, bytes, int]]) -> None:
