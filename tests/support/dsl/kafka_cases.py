@@ -1,0 +1,247 @@
+"""Cases out of Kafka Streams' own tests: a program, what is piped into it, and what Kafka expects to come of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import pytest
+
+from statestore import Processor, Record, Serde, Serdes, Windowed
+from statestore.dsl import Change, KStream, KTable, StreamsBuilder
+from statestore.testing import TestRecord, TopologyTestDriver
+
+TEXT: Serde[Any] = Serdes.string()
+INT: Serde[Any] = Serdes.int32()
+LONG: Serde[Any] = Serdes.int64()
+
+Row: TypeAlias = "tuple[Any, Any, int]"
+"""Key, value and timestamp in milliseconds: Kafka's KeyValueTimestamp."""
+
+Way: TypeAlias = 'Literal["records", "columns"]'
+"""Record by record, or each step's records as one micro-batch in columns."""
+
+
+class CaseBuilder(StreamsBuilder):
+    """A builder that knows how each topic it reads is written, and catches what comes out as it is."""
+
+    def __init__(self, *, in_columns: bool) -> None:
+        super().__init__(in_columns=in_columns)
+        self.serdes: dict[str, tuple[Serde[Any], Serde[Any]]] = {}
+        self.caught: dict[str, list[Record[Any, Any]]] = {"out": []}
+
+    def stream(self, topics: Any, *, key_serde: Any = TEXT, value_serde: Any = TEXT, name: Any = None) -> KStream:
+        for topic in [topics] if isinstance(topics, str) else topics:
+            self.serdes[topic] = key_serde, value_serde
+        return super().stream(topics, key_serde=key_serde, value_serde=value_serde, name=name)
+
+    def table(self, topic: str, *, key_serde: Any = TEXT, value_serde: Any = TEXT, **options: Any) -> Any:
+        self.serdes[topic] = key_serde, value_serde
+        return super().table(topic, key_serde=key_serde, value_serde=value_serde, **options)
+
+    def global_table(self, topic: str, *, key_serde: Any = TEXT, value_serde: Any = TEXT, **options: Any) -> Any:
+        self.serdes[topic] = key_serde, value_serde
+        return super().global_table(topic, key_serde=key_serde, value_serde=value_serde, **options)
+
+    def catch(self, made: KStream | KTable[KStream], name: str = "out") -> None:
+        """Let `out(name=...)` see what comes out of a stream or a table."""
+        stream = made.to_stream() if isinstance(made, KTable) else made
+        stream.process(partial(Catching, self.caught.setdefault(name, [])))
+
+
+class Catching(Processor):
+    def __init__(self, caught: list[Record[Any, Any]]) -> None:
+        self._caught = caught
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self._caught.append(record)
+
+
+class CaseRun(NamedTuple):
+    """A driver of a case's program."""
+
+    driver: TopologyTestDriver
+    builder: CaseBuilder
+    way: Way
+
+    def pipe(self, topic: str, records: Iterable[TestRecord[Any, Any]]) -> None:
+        keys, values = self.builder.serdes[topic]
+        source = self.driver.create_input_topic(topic, key_serde=keys, value_serde=values)
+        (source.pipe_record_list if self.way == "records" else source.pipe_micro_batch)(list(records))
+
+    def take(self, name: str) -> list[Record[Any, Any]]:
+        """Return what came out since the last call."""
+        caught = self.builder.caught[name]
+        taken, caught[:] = caught[:], []
+        return taken
+
+
+Step = Callable[[CaseRun], None]
+
+
+class Case(NamedTuple):
+    """A function that makes a program of a builder, and the steps of the test.
+
+    What the function returns is caught as "out".
+    """
+
+    program: Callable[[CaseBuilder], KStream | KTable[KStream] | None]
+    steps: tuple[Step, ...]
+
+    def run(self, way: Way = "records") -> None:
+        builder = CaseBuilder(in_columns=way == "columns")
+        made = self.program(builder)
+        if made is not None:
+            builder.catch(made)
+        with TopologyTestDriver(builder.build()) as driver:
+            run = CaseRun(driver, builder, way)
+            for step in self.steps:
+                step(run)
+            left_over = {name: rows for name in builder.caught if (rows := _rows(run.take(name)))}
+            assert left_over == {}
+
+
+def case(program: Callable[[CaseBuilder], Any], *steps: Step) -> Case:
+    return Case(program, steps)
+
+
+def each(cases: Mapping[str, Case]) -> pytest.MarkDecorator:
+    """Run a test with each case."""
+    return pytest.mark.parametrize("case", cases.values(), ids=cases)
+
+
+def each_way(cases: Mapping[str, Case]) -> pytest.MarkDecorator:
+    """Run a test with each case, in both ways: for programs whose first step takes columns."""
+    ways: tuple[Way, ...] = ("records", "columns")
+    return pytest.mark.parametrize(
+        ("case", "way"), [pytest.param(case, way, id=f"{name}, {way}") for name, case in cases.items() for way in ways]
+    )
+
+
+# ---- Steps
+
+
+def pipe(topic: str, *rows: Row) -> Step:
+    """Pipe records of key, value and timestamp."""
+    return lambda run: run.pipe(topic, [TestRecord(*row) for row in rows])
+
+
+def out(*rows: Row, name: str = "out") -> Step:
+    """Exactly this came out since the last such step, in this order."""
+
+    def step(run: CaseRun) -> None:
+        assert _rows(run.take(name)) == list(rows)
+
+    return step
+
+
+def out_by_key(*rows: Row, name: str = "out") -> Step:
+    """The same, sorted by key and start of the window, as Kafka's test compares it."""
+
+    def step(run: CaseRun) -> None:
+        assert sorted(_rows(run.take(name)), key=_key_and_start) == list(rows)
+
+    return step
+
+
+def last(expected: Mapping[Any, tuple[Any, int]], name: str = "out") -> Step:
+    """The last value of each key with its timestamp, of the keys that Kafka's test looks at."""
+
+    def step(run: CaseRun) -> None:
+        found = {key: (value, timestamp_ms) for key, value, timestamp_ms in _rows(run.take(name))}
+        assert {key: found.get(key) for key in expected} == expected
+
+    return step
+
+
+def stored(store: str, expected: Mapping[Any, tuple[Any, int] | None]) -> Step:
+    """What a key-value store holds of these keys: the value and its timestamp; None for nothing."""
+
+    def step(run: CaseRun) -> None:
+        held = run.driver.get_timestamped_key_value_store(store)
+        assert held is not None
+        found = {key: held.get(key) for key in expected}
+        assert {key: each and (each.value, each.timestamp_ms) for key, each in found.items()} == expected
+
+    return step
+
+
+def windows(store: str, *rows: Row) -> Step:
+    """All that a window store holds: the window, its value and timestamp."""
+
+    def step(run: CaseRun) -> None:
+        held = run.driver.get_timestamped_window_store(store)
+        assert held is not None
+        with held.all() as found:
+            assert [(key, each.value, each.timestamp_ms) for key, each in found] == list(rows)
+
+    return step
+
+
+def sessions(store: str, *rows: tuple[Windowed[Any], Any]) -> Step:
+    """All that a session store holds of the keys of text from "1" to "2": the session and its value."""
+
+    def step(run: CaseRun) -> None:
+        held = run.driver.get_session_store(store)
+        assert held is not None
+        with held.fetch("1", "2") as found:
+            assert list(found) == list(rows)
+
+    return step
+
+
+def dropped(count: int) -> Step:
+    """So many records were left out, by all nodes together."""
+
+    def step(run: CaseRun) -> None:
+        counted = run.driver.metrics()
+        assert sum(number for name, number in counted.items() if name.endswith(".dropped_records")) == count
+
+    return step
+
+
+def together(*steps: Step) -> Step:
+    def step(run: CaseRun) -> None:
+        for each in steps:
+            each(run)
+
+    return step
+
+
+# ---- Records as Kafka's tests make them
+
+
+def numbered(prefix: str, count: int = 4, at_ms: int = 0, step_ms: int = 0) -> list[Row]:
+    """Keys 0, 1, ... with values "A0", "A1", ..."""
+    return [(key, f"{prefix}{key}", at_ms + key * step_ms) for key in range(count)]
+
+
+def changed(key: Any, new: Any, old: Any, timestamp_ms: int) -> Row:
+    return key, Change(new, old, True), timestamp_ms
+
+
+def plus(left: Any, right: Any) -> str:
+    """Kafka's MockValueJoiner, and its aggregator that adds text."""
+    return "+".join("null" if side is None else str(side) for side in (left, right))
+
+
+def add(key: Any, value: Any, aggregate: Any) -> str:
+    return f"{aggregate}+{value}"
+
+
+def remove(key: Any, value: Any, aggregate: Any) -> str:
+    return f"{aggregate}-{value}"
+
+
+def zero() -> str:
+    return "0"
+
+
+def _rows(records: Iterable[Record[Any, Any]]) -> list[Row]:
+    return [(record.key, record.value, record.timestamp_ms) for record in records]
+
+
+def _key_and_start(row: Row) -> Any:
+    key = row[0]
+    return (key.key, key.start_ms) if isinstance(key, Windowed) else key
