@@ -19,6 +19,9 @@ LONG: Serde[Any] = Serdes.int64()
 Row: TypeAlias = "tuple[Any, Any, int]"
 """Key, value and timestamp in milliseconds: Kafka's KeyValueTimestamp."""
 
+Given: TypeAlias = "Row | str"
+"""A row, or the text of several, as `rows` reads it."""
+
 Way: TypeAlias = 'Literal["records", "columns"]'
 """Record by record, or each step's records as one micro-batch in columns."""
 
@@ -122,35 +125,64 @@ def each_way(cases: Mapping[str, Case]) -> pytest.MarkDecorator:
 # ---- Steps
 
 
-def pipe(topic: str, *rows: Row) -> Step:
+def pipe(topic: str, *records: Given) -> Step:
     """Pipe records of key, value and timestamp."""
-    return lambda run: run.pipe(topic, [TestRecord(*row) for row in rows])
+    given = _all(records)
+    return lambda run: run.pipe(topic, [TestRecord(*row) for row in given])
 
 
-def out(*rows: Row, name: str = "out") -> Step:
+def out(*expected: Given, name: str = "out", value: Callable[[str], Any] = str) -> Step:
     """Exactly this came out since the last such step, in this order."""
+    wanted = _all(expected, value)
 
     def step(run: CaseRun) -> None:
-        assert _rows(run.take(name)) == list(rows)
+        assert _rows(run.take(name)) == wanted
 
     return step
 
 
-def out_by_key(*rows: Row, name: str = "out") -> Step:
+def anything(run: CaseRun) -> None:
+    """Kafka's test does not look at what came out."""
+    run.take("out")
+
+
+def out_by_key(*expected: Given, value: Callable[[str], Any] = str) -> Step:
     """The same, sorted by key and start of the window, as Kafka's test compares it."""
+    wanted = _all(expected, value)
 
     def step(run: CaseRun) -> None:
-        assert sorted(_rows(run.take(name)), key=_key_and_start) == list(rows)
+        assert sorted(_rows(run.take("out")), key=_key_and_start) == wanted
 
     return step
 
 
-def last(expected: Mapping[Any, tuple[Any, int]], name: str = "out") -> Step:
-    """The last value of each key with its timestamp, of the keys that Kafka's test looks at."""
+def out_in_any_order(*expected: Given) -> Step:
+    """These rows came out, once or several times: what Kafka's test gathers in sets."""
+    wanted = set(_all(expected))
 
     def step(run: CaseRun) -> None:
-        found = {key: (value, timestamp_ms) for key, value, timestamp_ms in _rows(run.take(name))}
-        assert {key: found.get(key) for key in expected} == expected
+        assert set(_rows(run.take("out"))) == wanted
+
+    return step
+
+
+def outs(**expected: str) -> Step:
+    """Exactly these rows, as `rows` reads them, came out of several streams or tables."""
+    wanted = {name: rows(text) for name, text in expected.items()}
+
+    def step(run: CaseRun) -> None:
+        assert {name: _rows(run.take(name)) for name in wanted} == wanted
+
+    return step
+
+
+def last(*expected: Given, value: Callable[[str], Any] = str) -> Step:
+    """The last row of each key that Kafka's test looks at."""
+    wanted = _all(expected, value)
+
+    def step(run: CaseRun) -> None:
+        found = {row[0]: row for row in _rows(run.take("out"))}
+        assert [found.get(row[0]) for row in wanted] == wanted
 
     return step
 
@@ -167,26 +199,33 @@ def stored(store: str, expected: Mapping[Any, tuple[Any, int] | None]) -> Step:
     return step
 
 
-def windows(store: str, *rows: Row) -> Step:
-    """All that a window store holds: the window, its value and timestamp."""
+def windows(store: str, *expected: Given, value: Callable[[str], Any] = str) -> Step:
+    """All that a window store holds: windows, their values and timestamps, by key and start."""
+    wanted = _all(expected, value)
 
     def step(run: CaseRun) -> None:
         held = run.driver.get_timestamped_window_store(store)
         assert held is not None
         with held.all() as found:
-            assert [(key, each.value, each.timestamp_ms) for key, each in found] == list(rows)
+            rows = [(key, each.value, each.timestamp_ms) for key, each in found]
+        assert sorted(rows, key=_key_and_start) == wanted
 
     return step
 
 
-def sessions(store: str, *rows: tuple[Windowed[Any], Any]) -> Step:
-    """All that a session store holds of the keys of text from "1" to "2": the session and its value."""
+def restarted(run: CaseRun) -> None:
+    """The program stops and starts again."""
+    run.driver.restart()
+
+
+def sessions(store: str, *expected: tuple[Windowed, Any]) -> Step:
+    """All that a session store holds: sessions and their values, by key."""
 
     def step(run: CaseRun) -> None:
         held = run.driver.get_session_store(store)
         assert held is not None
-        with held.fetch("1", "2") as found:
-            assert list(found) == list(rows)
+        with held.fetch(None, None) as found:
+            assert sorted(found, key=lambda session: (session[0].key, session[0].end_ms)) == list(expected)
 
     return step
 
@@ -201,14 +240,6 @@ def dropped(count: int) -> Step:
     return step
 
 
-def together(*steps: Step) -> Step:
-    def step(run: CaseRun) -> None:
-        for each in steps:
-            each(run)
-
-    return step
-
-
 # ---- Records as Kafka's tests make them
 
 
@@ -217,25 +248,29 @@ def numbered(prefix: str, count: int = 4, at_ms: int = 0, step_ms: int = 0) -> l
     return [(key, f"{prefix}{key}", at_ms + key * step_ms) for key in range(count)]
 
 
+def rows(text: str, value: Callable[[str], Any] = str) -> list[Row]:
+    """Rows such as "A 1 at 0, A@0/10 null at 5": the key of a window as Kafka shows it, and null for None."""
+    made: list[Row] = []
+    for row in text.split(", ") if text else ():
+        shown, held, _, timestamp_ms = row.split(" ")
+        key, at, window = shown.partition("@")
+        start_ms, _, end_ms = window.partition("/")
+        whose = Windowed(key, int(start_ms), int(end_ms)) if at else key
+        made.append((whose, None if held == "null" else value(held), int(timestamp_ms)))
+    return made
+
+
 def changed(key: Any, new: Any, old: Any, timestamp_ms: int) -> Row:
     return key, Change(new, old, True), timestamp_ms
 
 
 def plus(left: Any, right: Any) -> str:
-    """Kafka's MockValueJoiner, and its aggregator that adds text."""
+    """Kafka's MockValueJoiner and MockReducer."""
     return "+".join("null" if side is None else str(side) for side in (left, right))
 
 
-def add(key: Any, value: Any, aggregate: Any) -> str:
-    return f"{aggregate}+{value}"
-
-
-def remove(key: Any, value: Any, aggregate: Any) -> str:
-    return f"{aggregate}-{value}"
-
-
-def zero() -> str:
-    return "0"
+def _all(given: Iterable[Given], value: Callable[[str], Any] = str) -> list[Row]:
+    return [row for each in given for row in (rows(each, value) if isinstance(each, str) else (each,))]
 
 
 def _rows(records: Iterable[Record[Any, Any]]) -> list[Row]:
