@@ -129,7 +129,7 @@ class KTable(Staged, Generic[Stream]):
 
     def group_by(
         self,
-        selector: Callable[[Any, Any], tuple[Any, Any]],
+        selector: Callable[[Any, Any], tuple[Any, Any] | None],
         *,
         key_serde: Serde[Any] | None = None,
         value_serde: Serde[Any] | None = None,
@@ -137,8 +137,9 @@ class KTable(Staged, Generic[Stream]):
     ) -> KGroupedTable[KTable[Stream]]:
         """Return the table by other keys, to be aggregated: a function of key and value returns a new key and value.
 
-        Pairs with a key or a value of None are left out. Serdes of None are unknown. With a `name`, all aggregates
-        share one repartition topic of that name. Of a versioned table, only the latest versions count.
+        A value for which it returns None, or a pair with None in it, is left out. Serdes of None are unknown. With a
+        `name`, all aggregates share one repartition topic of that name. Of a versioned table, only the latest versions
+        count.
         """
         of_key_and_value("group_by()", selector)
         self._plan.send_old_values(even_unkept=True)

@@ -22,7 +22,7 @@ from statestore.stores.holders import ValueTimestampHeaders
 class RegroupingPlan:
     """How a table is grouped by another key. Travels to the executors."""
 
-    selector: Callable[[Any, Any], tuple[Any, Any]]
+    selector: Callable[[Any, Any], tuple[Any, Any] | None]
     leaves_out_earlier: bool
     """Whether changes of versions that are not the latest are dropped: in a versioned table."""
 
@@ -31,7 +31,7 @@ class RegroupingTable(Planned[RegroupingPlan]):
     """Sends each change to its old key, to be subtracted, and to its new key, to be added."""
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Forward one change if the key stays, else one to each key; a key or value of None is left out."""
+        """Forward one change if the key stays, else one to each key; what the selector has as None is left out."""
         key, change = record.key, record.value
         if self._plan.leaves_out_earlier and not change.is_latest:
             return
@@ -48,7 +48,7 @@ class RegroupingTable(Planned[RegroupingPlan]):
         if value is None:
             return None
         made = self._plan.selector(key, value)
-        return None if made[0] is None or made[1] is None else made
+        return None if made is None or made[0] is None or made[1] is None else made
 
     def _forward(self, record: Record[Any, Any], key: Any, change: Change) -> None:
         self._context.forward(record.with_key(key).with_value(change))
