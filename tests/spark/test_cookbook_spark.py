@@ -1,4 +1,4 @@
-"""The pages of the documentation that run on Spark: all of their code, or the function that starts their query."""
+"""The pages of the documentation that run on Spark: all of their code, or the topology that a function makes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
 from statestore import Serdes
+from statestore.spark import stateful
 from tests.support.documentation import PAGES, ROOT, blocks_of, needs_spark, run_page
-from tests.support.spark.queries import KAFKA_ROWS
+from tests.support.spark.queries import KAFKA_ROWS, run_to_the_end
 
 COOKBOOK = ROOT / "docs" / "cookbook"
 MINUTE_MS = 60_000
@@ -37,11 +38,11 @@ def test_the_code_of_a_page_runs_on_spark(
 
 @pytest.fixture
 def results(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
-    """Run a page's query over one micro-batch, and return what it wrote, by timestamp."""
+    """Run a page's topology over one micro-batch, and return what it put out, by timestamp."""
     monkeypatch.chdir(tmp_path)
 
     def run(page: str, function: str, rows: Sequence[InputRow]) -> list[Row]:
-        start: Any = getattr(run_page(COOKBOOK / page, with_spark=False), function)
+        topology: Any = getattr(run_page(COOKBOOK / page, with_spark=False), function)()
         written = spark.createDataFrame(
             [
                 (key, value, topic, 0, n, time_ms, headers)
@@ -50,13 +51,12 @@ def results(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             KAFKA_ROWS.replace("timestamp timestamp", "timestamp bigint"),
         ).withColumn("timestamp", f.timestamp_millis("timestamp"))
         written.coalesce(1).write.parquet(f"{tmp_path}/in")
-        query = start(spark.readStream.schema(written.schema).parquet(f"{tmp_path}/in"), tmp_path)
-        try:
-            query.processAllAvailable()
-        finally:
-            query.stop()
-        (topic,) = {path.parent.name for path in tmp_path.glob("*/_spark_metadata")}
-        return spark.read.parquet(f"{tmp_path}/{topic}").orderBy("timestamp").collect()
+        records = spark.readStream.schema(written.schema).parquet(f"{tmp_path}/in")
+        found: list[Row] = []
+        writer = stateful(records, topology, shards=2, state_location=tmp_path / "state").writeStream
+        writer = writer.foreachBatch(lambda batch, _: found.extend(batch.orderBy("timestamp").collect()))
+        run_to_the_end(writer, tmp_path / "checkpoint")
+        return found
 
     return run
 
@@ -69,7 +69,7 @@ def told(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
 def test_sessions_merge(results: Callable[..., list[Row]]) -> None:
     clicks = [("home", 0), ("help", 100_000), ("search", 50_000)]
     rows = [("clicks", b"ada", b"", time_ms, [("page", page.encode())]) for page, time_ms in clicks]
-    assert told(results("session-merge.md", "sessions_query", rows)) == [
+    assert told(results("session-merge.md", "sessions", rows)) == [
         ({"start": 0, "end": 0, "clicks": 1, "merged": 0}, ("page", b"home")),
         ({"start": 0, "end": 100_000, "clicks": 3, "merged": 2}, ("page", b"help")),
         ({"start": 100_000, "end": 100_000, "clicks": 1, "merged": 0}, ("page", b"help")),
@@ -83,7 +83,7 @@ def test_a_temporal_lookup_finds_the_prices_of_its_own_batch(results: Callable[.
         ("orders", b"tea", JSON({"pieces": 2}), 500, []),
         ("prices", b"tea", INT64(5), 1_000, [("set-by", b"kim")]),
     ]
-    assert told(results("temporal-lookup.md", "charging_query", rows)) == [
+    assert told(results("temporal-lookup.md", "charging", rows)) == [
         ({"problem": "no price then"},),
         ({"pay": 10, "since": 1_000}, ("trace", b"a1"), ("price-set-by", b"kim")),
     ]
@@ -97,7 +97,7 @@ def test_carts_get_a_batchs_rows_together(results: Callable[..., list[Row]]) -> 
         for key, item, price, minute in added
     ]
     # One shard has both keys, so that ben's record lets the time of ada's cart run out.
-    assert told(results("per-key-pandas.md", "carts_query", rows)) == [
+    assert told(results("per-key-pandas.md", "carts", rows)) == [
         ({"total": 14, "notes": ["2 at 00:04"]}, ("n", b"4")),
         ({"given up": 14, "items": {"cup": 1, "tea": 1}}, ("n", b"4")),
         ({"total": 5, "notes": ["1 at 00:15"]}, ("n", b"15")),
