@@ -186,6 +186,7 @@ class KStream(Staged):
 
     def merge(self, other: KStream, *, name: str | None = None) -> KStream:
         """Return the records of both streams, in the order in which they are processed."""
+        require_kind("other", other, KStream)
         node = self._graph.new_name("KSTREAM-MERGE-", name)
         self._graph.add(GraphNode(node, (self._node, other._node), lambda: PassThrough))
         key_serde = self._key_serde if self._key_serde == other._key_serde else None

@@ -159,6 +159,7 @@ class SessionWindowedKStream(_WindowedStream[Stream]):
         `merger`, a function of key and two aggregates, is called at every record: it merges the initial value with each
         session that the record belongs to, earliest first. An aggregate of None is deleted.
         """
+        checked("aggregate()", merger, "key", "aggregate", "other aggregate")
         aggregation = checked_aggregation(initializer, aggregator, merger)
         return self._aggregate(AGGREGATE, aggregation, materialized, headers, name)
 
