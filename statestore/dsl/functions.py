@@ -1,4 +1,4 @@
-"""Users' functions: how many arguments they take is checked when a program is built, not at its first record."""
+"""Users' functions: what they take is checked when a program is built, what they return at each record."""
 
 from __future__ import annotations
 
@@ -36,6 +36,13 @@ def of_key_and(what: str, function: Function, *parameters: str) -> Function:
     if _takes(function, len(parameters) + 1):
         return function
     raise _refusal(what, function, parameters, ("key", *parameters))
+
+
+def pair(what: str, made: Any) -> Any:
+    """Return the key and the value that a user's function has made. Raises TypeError for anything but a pair."""
+    if isinstance(made, (tuple, list)) and len(made) == 2:
+        return made
+    raise TypeError(f"{what} wants a function that returns a key and a value, not {type(made).__name__}")
 
 
 def _without_key(function: Function, key: Any, *others: Any) -> Any:

@@ -23,6 +23,7 @@ from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.serde import Serde, Serdes
 from statestore.format.serde_columns import ColumnSerde
 from statestore.stores.iterator import Windowed
+from statestore.stores.supplier import Duration, milliseconds
 
 _TIME: Final = np.dtype(">i8")
 
@@ -34,9 +35,13 @@ class WindowedSerde(Serde[Windowed]):
     layout: WindowedLayout = field(kw_only=True)
 
 
-def time_windowed_serde(inner: Serde[Any], window_size_ms: int) -> WindowedSerde:
-    """Return the serde of keys of windows of one size: bytes hold the start of a window, its end is computed."""
-    return _serde(WindowedLayout(f"windowed {inner.name}", inner, ("start_ms",), window_size_ms))
+def time_windowed_serde(inner: Serde[Any], window_size: Duration) -> WindowedSerde:
+    """Return the serde of keys of windows of one size: bytes hold the start of a window, its end is computed.
+
+    Raises ValueError for a negative size.
+    """
+    size_ms = milliseconds("window_size", window_size)
+    return _serde(WindowedLayout(f"windowed {inner.name}", inner, ("start_ms",), size_ms))
 
 
 def session_windowed_serde(inner: Serde[Any]) -> WindowedSerde:

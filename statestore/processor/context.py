@@ -267,7 +267,8 @@ class ProcessorContext(ShardClock):
         except KeyError:
             raise TopologyError(
                 f"processor {self.node!r} asked for the state store {name!r}, which is not attached to it (attached: "
-                f"{sorted(self._stores)}). Name the processor in add_state_store(builder, {self.node!r})"
+                f"{sorted(self._stores)}). Name the processor in Topology.add_state_store(builder, {self.node!r}), or "
+                f"the store in KStream.process(..., {name!r})"
             ) from None
         wanted = get_origin(kind) or kind
         if wanted is not None and not isinstance(store, wanted):

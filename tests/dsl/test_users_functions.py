@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from statestore import Serdes
 from statestore.dsl.kstream import KStream
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windows import JoinWindows, SessionWindows
-from statestore.errors import TopologyError
+from statestore.errors import ProcessorError, TopologyError
 from statestore.testing import TestRecord, TopologyTestDriver
 
 TEXT = Serdes.string()
@@ -83,6 +84,21 @@ WRONG: dict[str, tuple[Callable[[KStream], Any], str]] = {
     "table join": (lambda s: s.to_table().join(s.to_table(), lambda key, left, right: left), "join() wants a function"),
     "table filter": (lambda s: s.to_table().filter(lambda value: True), "filter() wants a function of key and value"),
 }
+
+
+RETURNS: dict[str, Callable[[KStream], KStream]] = {
+    "map()": lambda s: s.map(lambda key, value: "kv"),
+    "flat_map()": lambda s: s.flat_map(lambda key, value: ["kv"]),
+    "group_by() of a table": lambda s: (
+        s.to_table().group_by(lambda key, value: "kv", key_serde=TEXT, value_serde=TEXT).count().to_stream()
+    ),
+}
+
+
+@pytest.mark.parametrize("step", RETURNS)
+def test_a_function_that_returns_no_pair_fails_at_a_record(step: str) -> None:
+    with pytest.raises(ProcessorError, match=rf"{re.escape(step)} wants .* a key and a value, not str"):
+        put_out(RETURNS[step])
 
 
 @pytest.mark.parametrize("wrong", WRONG)

@@ -1,6 +1,7 @@
 """Windowed keys in topics: Kafka's bytes, and columns like single keys."""
 
 import pickle
+from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,13 @@ TIMES = st.integers(0, 2**63 - 11)
 def test_bytes_are_those_of_kafka() -> None:
     assert WINDOWS.serialize(Windowed("k", 258, 268)) == b"k" + (258).to_bytes(8, "big")
     assert SESSIONS.serialize(Windowed("k", 2, 5)) == b"k" + (5).to_bytes(8, "big") + (2).to_bytes(8, "big")
+
+
+def test_the_size_of_windows_is_a_time_span() -> None:
+    assert time_windowed_serde(Serdes.string(), timedelta(milliseconds=10)).layout == WINDOWS.layout
+    for wrong in (-1, timedelta(seconds=-1)):
+        with pytest.raises(ValueError, match="window_size"):
+            time_windowed_serde(Serdes.string(), wrong)
 
 
 def test_an_end_beyond_all_time_is_the_end_of_time() -> None:

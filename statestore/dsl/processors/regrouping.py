@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from statestore.dsl.change import Change
+from statestore.dsl.functions import pair
 from statestore.dsl.processors.aggregating import Aggregating
 from statestore.dsl.processors.planned import Planned
 from statestore.processor.context import ProcessorContext
@@ -48,7 +49,10 @@ class RegroupingTable(Planned[RegroupingPlan]):
         if value is None:
             return None
         made = self._plan.selector(key, value)
-        return None if made is None or made[0] is None or made[1] is None else made
+        if made is None:
+            return None
+        new_key, new_value = pair("group_by() of a table", made)
+        return None if new_key is None or new_value is None else (new_key, new_value)
 
     def _forward(self, record: Record[Any, Any], key: Any, change: Change) -> None:
         self._context.forward(record.with_key(key).with_value(change))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
-from statestore.dsl.functions import Function
+from statestore.dsl.functions import Function, pair
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
 from statestore.processor.processor import BatchProcessor, Processor
@@ -57,13 +57,14 @@ def with_key(mapper: Function, record: Record[Any, Any]) -> Records:
 
 def with_key_and_value(mapper: Function, record: Record[Any, Any]) -> Records:
     """Return the record with another key and value: a function of both returns both."""
-    key, value = mapper(record.key, record.value)
+    key, value = pair("map()", mapper(record.key, record.value))
     return (record.with_key(key).with_value(value),)
 
 
 def with_keys_and_values(mapper: Function, record: Record[Any, Any]) -> Records:
     """Return a record of each key and value that a function of both returns."""
-    return [record.with_key(key).with_value(value) for key, value in mapper(record.key, record.value)]
+    pairs = (pair("flat_map()", made) for made in mapper(record.key, record.value))
+    return [record.with_key(key).with_value(value) for key, value in pairs]
 
 
 def peeked(action: Function, record: Record[Any, Any]) -> Records:
