@@ -36,6 +36,7 @@ from statestore.middleware.size.compression import Compression
 from statestore.middleware.size.slicing import Slicing
 from statestore.processor.chain_client import ChainClient
 from statestore.spark import read_store, recommended_settings, stateful
+from statestore.spark.kafka_sink import KafkaCluster
 from statestore.testing.kafka_broker import KafkaBroker
 
 PARTITIONS = 2
@@ -169,7 +170,7 @@ def run(spark: SparkSession, broker: KafkaBroker, home: Path, seed: int = 7) -> 
     (home / "spans").mkdir()
     company, rng = Company(broker.bootstrap_servers), random.Random(seed)
     for topic, partitions in TOPICS.items():
-        broker.create_topic(topic, partitions)
+        KafkaCluster(broker.bootstrap_servers).create_topic(topic, partitions, {})
     orders = [
         (rng.choice(CUSTOMERS), rng.randint(1, 500), rng.randbytes(SCAN_BYTES if number % 5 == 4 else 10))
         for number in range(ORDERS)

@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 
 from tests.matrix.environments import CLIENT, ENVIRONMENTS, ROOT, TOO_OLD, VERSIONS, Environment, InstallError
 from tests.matrix.page import FAILED, NOT_RUN, SPARK, Findings
-from tests.matrix.parts import CLIENT_ALONE, DEMOS, FEW_DEMOS, PARTS, Part
+from tests.matrix.parts import CLIENT_ALONE, DEMOS, PARTS, Part
 from tests.matrix.results import in_words, results_of
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ def _few() -> Sequence[Found]:
     """Run a small part and try the wheel, with two Sparks at the same time."""
     _install(_UP)
     parts = [part for part in PARTS if part.few]
-    columns = [partial(_column, each, FEW_DEMOS, parts, few=True) for each in _LOWEST_AND_HIGHEST]
+    columns = [partial(_column, each, {}, parts, few=True) for each in _LOWEST_AND_HIGHEST]
     return _at_once([*columns, partial(_go_through, _UP), _wheel])
 
 

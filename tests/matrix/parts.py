@@ -24,8 +24,8 @@ class Part:
         return bool({path, f"{path}::{test}"} & set(self.nodes(few=False)))
 
 
-FEW_DEMOS: Final = {"`make demo`: a running total, from files": "docs/examples/running_total.py"}
-DEMOS: Final = FEW_DEMOS | {
+DEMOS: Final = {
+    "`make demo`: a running total, from files": "docs/examples/running_total.py",
     "`make demo-kafka`: the same from Kafka to Kafka": "docs/examples/kafka_running_total.py",
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,13 @@ from statestore.errors import InputSchemaError, RecoveryError, StateStoreError, 
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.spark import __main__ as command_line
-from statestore.spark import committed_pointers_option, read_store, register_data_source, write_initial_state
+from statestore.spark import (
+    committed_options,
+    committed_pointers_option,
+    read_store,
+    register_data_source,
+    write_initial_state,
+)
 from tests.support.spark.every_kind import STORES, WINDOW_MS, builders, entries, every_kind_topology
 from tests.support.spark.queries import SHARDS, OrderQuery
 from tests.support.spark.versions import not_in_spark_4_0
@@ -35,12 +41,27 @@ class Ran:
         self.checkpoint = str(query.home / "checkpoint")
         self.location = str(query.home / "state")
 
+        self._read: dict[str, DataFrame] = {}
+
     def load(self, store: str, **options: object) -> DataFrame:
         reader = self.spark.read.format("headerstate").option("store", store).option("checkpoint", self.checkpoint)
         return reader.options(**options).load(self.location)  # type: ignore[arg-type]
 
+    @cached_property
+    def committed(self) -> dict[str, str]:
+        return committed_options(self.spark, self.checkpoint)
+
+    def load_committed(self, store: str, **options: object) -> DataFrame:
+        """Load a store as `load` does, but look into the checkpoint once for all."""
+        reader = self.spark.read.format("headerstate").option("store", store).options(**self.committed)
+        return reader.options(**options).load(self.location)  # type: ignore[arg-type]
+
     def read(self, store: str) -> DataFrame:
-        return read_store(self.spark, store, checkpoint_location=self.checkpoint, state_location=self.location)
+        """Read a store, the first time that it is asked for."""
+        if store not in self._read:
+            places = {"checkpoint_location": self.checkpoint, "state_location": self.location}
+            self._read[store] = read_store(self.spark, store, **places).cache()  # type: ignore[arg-type]
+        return self._read[store]
 
 
 def run(spark: SparkSession, home: Path, batches: list[int], shards: int = SHARDS, via: str = APPLY) -> Ran:
@@ -109,11 +130,11 @@ def test_filters_are_pushed_down_where_that_is_asked_for(ran: Ran) -> None:
         ("sessions", ~(f.col("shard") == 1) & (f.col("end_ms") < last_window_ms)),
     ):
         expected = ran.read(store).where(condition)
-        pushed = ran.load(store, pushFilters="true").where(condition)
+        pushed = ran.load_committed(store, pushFilters="true").where(condition)
         assert entries(pushed) == entries(expected) != [], store
         assert "Filter (" not in pushed._jdf.queryExecution().executedPlan().toString()
     assert last_window_ms % WINDOW_MS == 0
-    one_shard = ran.load("totals", pushFilters="true", trustKeys="true").where(f.col("key") == b"ada")
+    one_shard = ran.load_committed("totals", pushFilters="true", trustKeys="true").where(f.col("key") == b"ada")
     assert one_shard.rdd.getNumPartitions() == 1
     assert [bytes(row.key) for row in one_shard.collect()] == [b"ada"]
 
@@ -184,23 +205,25 @@ def test_reads_of_several_threads_have_their_answers(ran: Ran) -> None:
 
 
 def rows_of_all_stores(ran: Ran) -> DataFrame:
-    return reduce(DataFrame.unionByName, (ran.load(store).withColumn("store", f.lit(store)) for store in STORES))
+    loaded = (ran.load_committed(store).withColumn("store", f.lit(store)) for store in STORES)
+    return reduce(DataFrame.unionByName, loaded)
 
 
 def test_a_query_goes_on_from_rows_as_if_it_had_never_stopped(ran: Ran, spark: SparkSession, tmp_path: Path) -> None:
-    before = run(spark, tmp_path / "before", [0, 1])
+    before = run(spark, tmp_path / "before", [0, 1], shards=1)
     location = tmp_path / "after" / "state"
-    made = write_initial_state(rows_of_all_stores(before), location, stores=builders(), shards=5)
+    rows = rows_of_all_stores(before).cache()
+    made = write_initial_state(rows, location, stores=builders(), shards=2)
     assert made.entries["totals"] == len(expected_totals(ORDERS[:100]))
     not_started = spark.read.format("headerstate").option("store", "windows").load(str(location))
-    assert entries(not_started) == entries(before.load("windows"))
-    after = run(spark, tmp_path / "after", [2], shards=5)
+    assert entries(not_started) == entries(rows.where("store = 'windows'"))
+    after = run(spark, tmp_path / "after", [2], shards=2)
     for store in STORES:
-        assert entries(after.load(store)) == entries(ran.load(store)), store
+        assert entries(after.load_committed(store)) == entries(ran.read(store)), store
 
 
 def test_what_fails_leaves_nothing_that_is_state(ran: Ran, spark: SparkSession, tmp_path: Path) -> None:
-    rows, location = ran.load("totals"), tmp_path / "state"
+    rows, location = ran.read("totals"), tmp_path / "state"
     keyless = rows.withColumn("key", f.when(f.col("key") != b"ada", f.col("key")))
     with pytest.raises(PySparkException, match=r"StateRowError.*a row without a key"):
         write_initial_state(keyless, location, stores=builders()[:1], shards=2)
@@ -216,7 +239,7 @@ def test_what_fails_leaves_nothing_that_is_state(ran: Ran, spark: SparkSession, 
 
 
 def test_a_dataframe_of_one_partition_is_saved(ran: Ran, spark: SparkSession, tmp_path: Path) -> None:
-    rows = ran.load("totals")
+    rows = ran.read("totals")
     options = {"store": "totals", "kind": "headers-kv", "shards": "4"}
     with pytest.raises(PySparkException, match=r"ShardOverlapError.*write_initial_state\(\)"):
         rows.write.format("headerstate").mode("append").options(**options).save(str(tmp_path))

@@ -2,9 +2,12 @@
 
 import re
 import shutil
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+import running_total as demo
 from orders import Order, expected_totals, seeded_orders
 from statestore import Serdes
 from statestore.errors import RecoveryError
@@ -25,6 +28,13 @@ def test_each_record_comes_out_once_and_headers_survive_state_and_a_lost_disk(or
     order_query.run()
     assert order_query.totals() == expected_totals(orders)
     assert_outputs_are_in_order(order_query, orders)
+
+
+def test_the_demo_finds_its_totals_right(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert demo.run(spark, tmp_path)
+    assert "trace-id" in capsys.readouterr().out, "it shows headers"
 
 
 @not_in_spark_4_0

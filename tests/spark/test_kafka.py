@@ -68,7 +68,13 @@ def test_a_shard_has_the_number_of_its_keys_partition(spark: SparkSession, broke
     # Of every length, because murmur2 takes four bytes at a time, and with bytes that are negative in Java.
     keys = ["".join(rng.choices("aZ0 é世\x7f", k=length)) for length in range(20) for _ in range(10)]
     query = KafkaOrderQuery(
-        spark, tmp_path, "transform_with_state", broker=broker, name="shards", partitions=partitions
+        spark,
+        tmp_path,
+        "transform_with_state",
+        broker=broker,
+        name="shards",
+        partitions=partitions,
+        orders_per_batch=len(keys),
     )
     query.add([Order(key, 1, partition=0, offset=0, timestamp_ms=0, headers=[]) for key in keys])
     query.run(shards=partitions, shard_by="key")

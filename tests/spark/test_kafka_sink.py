@@ -10,6 +10,7 @@ import pytest
 
 from orders import Order, seeded_orders
 from statestore import Serdes
+from statestore.spark.kafka_sink import KafkaCluster
 from statestore.testing.kafka_broker import KafkaBroker
 from tests.support.clusters.clusters import ONE_OF_ALL_KILLS, Application, SharedApplication
 from tests.support.clusters.jobs import OrderJob, expected_contents, expected_output
@@ -29,7 +30,7 @@ _NUMBERS = count()
 @pytest.fixture
 def job(tmp_path: Path, broker: KafkaBroker) -> OrderJob:
     topic = f"transactions-{next(_NUMBERS)}"
-    broker.create_topic(topic, PARTITIONS)
+    KafkaCluster(broker.bootstrap_servers).create_topic(topic, PARTITIONS, {})
     sink = {"servers": broker.bootstrap_servers, "topic": topic, "markers": f"{topic}-markers"}
     return OrderJob(tmp_path, "apply_in_pandas_with_state", sink=sink)
 

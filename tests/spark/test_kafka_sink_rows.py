@@ -119,9 +119,9 @@ def test_partitions_divide_rows_by_key_whatever_tasks_they_come_in(
     assert sorted(sink.values(), key=int) == [b"%d" % number for number in range(60)]
 
 
-def test_columns_are_those_of_sparks_sink(spark: SparkSession, sink: Sink, broker: KafkaBroker) -> None:
+def test_columns_are_those_of_sparks_sink(spark: SparkSession, sink: Sink) -> None:
     other = f"{sink.topic}-other"
-    broker.create_topic(other, 2)
+    KafkaCluster(sink.servers).create_topic(other, 2, {})
     rows = spark.sql(
         f"""select 'text' as key, binary('bytes') as value, cast(null as string) as topic, 0 as partition,
             timestamp_millis(1234567) as timestamp, array(struct('h' as key, binary('v') as value)) as headers

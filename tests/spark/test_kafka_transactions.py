@@ -72,9 +72,9 @@ def test_the_next_batch_need_not_read_the_log_of_markers(query: Query, topic: st
     assert values(query.cluster.servers, topic) == [b"1", b"2"]
 
 
-def test_records_are_written_as_they_are(query: Query, broker: KafkaBroker) -> None:
+def test_records_are_written_as_they_are(query: Query) -> None:
     topic = "sink-records"
-    broker.create_topic(topic, 5)
+    query.cluster.create_topic(topic, 5, {})
     keys = [None, b"", *(f"key-{number}".encode() for number in range(40))]
     headers = [("tenant", b"eu"), ("tenant", None), ("größe", b"")]
     records = [(key, None if number % 3 == 0 else b"v", 1_000 + number) for number, key in enumerate(keys)]

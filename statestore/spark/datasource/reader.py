@@ -69,16 +69,17 @@ def read_store(
         raise ValueError(f"the state has no store {store!r}, only {sorted(specs)}")
     scan = StoreScan(location, metadata, specs[store], read_as=read_as, live_at_ms=live_at_ms)
     recorded = recorded_pointers(spark, checkpoint_location)
-    pointers = on_server(spark, _committed, location, metadata, recorded)
-    rows = [(pointers[shard],) for shard in scan.shards]
+    committed = on_server(spark, _committed, location, metadata, recorded)
+    pointers = [committed[shard] for shard in scan.shards]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with sentence_first():
             for batch in batches:
-                for pointer in batch.column("pointer").to_pylist():
-                    yield from scan.read(CommitPointer.from_json(pointer))
+                for place in batch.column("id").to_pylist():
+                    yield from scan.read(CommitPointer.from_json(pointers[place]))
 
-    entries = spark.createDataFrame(rows, "pointer string").repartition(len(rows)).mapInArrow(read, scan.schema)
+    # The pointers go with the function: as rows they would cost a shuffle, so that each has a task of its own.
+    entries = spark.range(0, len(pointers), 1, len(pointers)).mapInArrow(read, scan.schema)
     if header_converter is None:
         return entries
     # Every Python worker of a query imports this module, but few queries have typed headers.

@@ -13,6 +13,7 @@ from kafka_running_total import SETTINGS, as_orders, produce, read_topic
 from orders import Order, Total, running_total_topology
 from statestore import Topology
 from statestore.spark import stateful
+from statestore.spark.kafka_sink import KafkaCluster
 from statestore.testing.kafka_broker import KafkaBroker
 from tests.support.spark.queries import SHARDS, OrderQuery, run_to_the_end
 
@@ -46,13 +47,22 @@ class KafkaOrderQuery(OrderQuery):
     """A query from a topic of orders to a topic of results, both its own."""
 
     def __init__(
-        self, spark: SparkSession, home: Path, via: str, *, broker: KafkaBroker, name: str, partitions: int
+        self,
+        spark: SparkSession,
+        home: Path,
+        via: str,
+        *,
+        broker: KafkaBroker,
+        name: str,
+        partitions: int,
+        orders_per_batch: int = ORDERS_PER_BATCH,
     ) -> None:
         super().__init__(spark, home, via)
         self.servers = broker.bootstrap_servers
+        self._orders_per_batch = orders_per_batch
         self._orders, self._results = f"orders-{name}", f"totals-{name}"
         for topic in (self._orders, self._results):
-            broker.create_topic(topic, partitions)
+            KafkaCluster(self.servers).create_topic(topic, partitions, {})
 
     def add(self, orders: Sequence[Order]) -> None:
         """Append orders to their topic."""
@@ -66,7 +76,7 @@ class KafkaOrderQuery(OrderQuery):
             .option("subscribe", self._orders)
             .option("startingOffsets", "earliest")
             .option("includeHeaders", "true")
-            .option("maxOffsetsPerTrigger", ORDERS_PER_BATCH)
+            .option("maxOffsetsPerTrigger", self._orders_per_batch)
             .options(**SETTINGS.source.as_options())
             .load()
         )
