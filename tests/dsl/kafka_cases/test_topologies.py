@@ -1,9 +1,9 @@
 """Names of nodes, stores and repartition topics, and which leads to which.
 
 topologies.txt has Kafka's descriptions of topologies in KStreamKStreamJoinTest, KStreamKTableJoinTest,
-CogroupedKStreamImplTest and its windowed kin, SuppressTopologyTest and KStreamImplTest. Of each sub-topology a line for
-each node, in Kafka's order: its name, the topics that it reads or writes, its stores, and what it leads to. Numbers are
-without leading zeros.
+CogroupedKStreamImplTest and its windowed kin, SuppressTopologyTest, KStreamImplTest and RepartitionTopicNamingTest. Of
+each sub-topology a line for each node, in Kafka's order: its name, the topics that it reads or writes, its stores, and
+what it leads to. Numbers are without leading zeros.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from statestore.dsl import (
     Suppressed,
     TimeWindows,
 )
-from tests.support.dsl.kafka_cases import INT, TEXT, CaseBuilder, plus
+from tests.support.dsl.kafka_cases import INT, LONG, TEXT, CaseBuilder, plus
 from tests.support.dsl.kafka_programs import add, zero
 
 Program = Callable[[CaseBuilder], object]
@@ -64,6 +64,10 @@ def shown(description: str) -> str:
 
 
 # ---- Programs
+
+
+def true(key: Any, value: Any) -> bool:
+    return True
 
 
 def mapped(builder: CaseBuilder, topic: str = "topic") -> KStream:
@@ -224,6 +228,22 @@ def counted_table_from_a_stream(builder: CaseBuilder) -> None:
     table.group_by(lambda key, value: (value, value), key_serde=TEXT, value_serde=TEXT).count().to_stream().to("output")
 
 
+def named_groups_and_join(builder: CaseBuilder) -> None:
+    mapped = builder.stream("input").map(lambda key, value: (key.upper(), value), key_serde=TEXT, value_serde=TEXT)
+    mapped.filter(true).map_values(str.upper).process(Silent)
+    counts = mapped.group_by_key(name="count-stream").count(materialized=Materialized.with_(TEXT, LONG)).to_stream()
+    counts.to("outputTopic_0")
+    lengths = mapped.group_by_key(name="aggregate-stream").aggregate(zero, add, materialized=VALUES)
+    lengths.to_stream().to("outputTopic_1")
+    reduced = mapped.filter(true).peek(true).group_by_key(name="reduced-stream").reduce(plus)
+    reduced.to_stream().to("outputTopic_2")
+    within, stored = (
+        JoinWindows.of_time_difference_with_no_grace(5000),
+        StreamJoined.with_(TEXT, TEXT, LONG).with_store_name("joined-stream"),
+    )
+    mapped.filter(true).join(counts, plus, within, stored, name="joined-stream").to("outputTopicForJoin")
+
+
 def kept_values_of_a_table_from_a_stream(builder: CaseBuilder) -> None:
     stored = Materialized.as_("store").with_value_serde(INT)
     builder.stream("input").to_table().map_values(ord, materialized=stored).to_stream().to("output")
@@ -261,6 +281,7 @@ PROGRAMS: dict[str, Program] = {
     "should support stream-table join with a table from a stream": stream_joined_with_a_table_from_a_stream,
     "should support group by and count of a table from a stream": counted_table_from_a_stream,
     "should support a kept table mapped from a table from a stream": kept_values_of_a_table_from_a_stream,
+    "should keep repartition topic names when not optimizing": named_groups_and_join,
 }
 
 
