@@ -110,7 +110,7 @@ class KGroupedTable(Staged, Generic[Table]):
         table = KeptTable.of_keys(str(kept.name), kept.history_retention_ms)
 
         def supplier() -> ProcessorSupplier:
-            changes, builder = ChangesPlan(table.sends_old, kept.is_cached), kept.key_value_builder()
+            changes, builder = ChangesPlan(table.sends_old, kept.holds_back), kept.key_value_builder()
             return partial(
                 AggregatingTable, AggregatePlan(builder.name, builder.key_serde, aggregation, policy, changes)
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +14,13 @@ from statestore.format.values.buffered_record import (
     decode_buffered_record,
     encode_buffered_key,
     encode_buffered_record,
+)
+from statestore.format.values.subscriptions import (
+    Response,
+    decode_response,
+    decode_subscription,
+    encode_response,
+    encode_subscription,
 )
 from statestore.format.values.waiting_values import decode_waiting_key, encode_waiting_key
 
@@ -69,3 +77,32 @@ def _encode_logged(record: BufferedRecord) -> bytes:
 
 BUFFERED_RECORDS: Final = Serdes.of("buffered record", _encode_logged, decode_buffered_record)
 """The serde of the values of that buffer: as in its changelog, with a buffer time of 0."""
+
+
+SUBSCRIPTIONS: Final = Serdes.of("subscription", encode_subscription, decode_subscription)
+"""The serde of what a left table tells a right one in a join by a foreign key."""
+
+
+def response_serde(values: Serde[Any]) -> Serde[Response]:
+    """Return the serde of what the right table, of such values, tells the left one."""
+    codec = _ResponseCodec(values)
+    return Serdes.of_topics(f"response of {values.name}", codec.serialize, codec.deserialize)
+
+
+@dataclass(frozen=True)
+class _ResponseCodec:
+    values: Serde[Any]
+
+    def serialize(self, topic: str | None, headers: Any, response: Response) -> bytes:
+        """Return its bytes."""
+        if response.value is None:
+            return encode_response(response)
+        value = self.values.on_topic(topic).serialize(response.value, headers)
+        return encode_response(response._replace(value=value))
+
+    def deserialize(self, topic: str | None, headers: Any, data: bytes) -> Response:
+        """Return the response. Raises FormatError for malformed bytes."""
+        response = decode_response(data)
+        if response.value is None:
+            return response
+        return response._replace(value=self.values.on_topic(topic).deserialize(response.value, headers))

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from statestore.dsl.functions import checked, of_key_and, of_key_and_value
 from statestore.dsl.grouped_table import KGroupedTable
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
+from statestore.dsl.joins.foreign_key_joins import add_foreign_key_join
 from statestore.dsl.joins.stream_joins import JoinKind, require_kind
 from statestore.dsl.joins.table_joins import TableSide, add_table_table_join
 from statestore.dsl.materialized import Materialized
@@ -27,7 +28,7 @@ from statestore.dsl.processors.suppression_buffer import BufferPlan
 from statestore.dsl.processors.table_views import TableView
 from statestore.dsl.stream_graph import GraphNode, Stage, Staged
 from statestore.dsl.suppressed import Suppressed
-from statestore.dsl.table_plans import ComputedTable, KeptTable, SuppressedTable, TablePlan
+from statestore.dsl.table_plans import ComputedTable, KeptTable, KeyedTable, SuppressedTable, TablePlan
 from statestore.errors import TopologyError
 from statestore.format.keys.due_key import TIMER_KEYS
 from statestore.format.keys.entry_key import VALUE_KEYS
@@ -199,6 +200,7 @@ class KTable(Staged, Generic[Stream]):
         other: KTable[Stream],
         joiner: Joiner,
         *,
+        foreign_key: Callable[..., Any] | None = None,
         materialized: Materialized | None = None,
         headers: PolicyLike = "merge_distinct",
         value_serde: Serde[Any] | None = None,
@@ -209,22 +211,32 @@ class KTable(Staged, Generic[Stream]):
         Each change of one side is joined with what the other one holds, at the later timestamp of both. Changes of a
         versioned table that come out of order are dropped and counted. `headers` says how the headers of both sides
         become one list (see JoinedHeaders); the default keeps every header of both. `value_serde` is that of the joined
-        values. Raises TopologyError if the two key serdes are known and differ.
+        values.
+
+        With `foreign_key`, a function of a value or of key and value, each key of this table is joined with that key
+        of the other one; a value for which it returns None is dropped and counted.
+        A change of the other table comes at its own timestamp. See KIP-213.
+
+        Raises TopologyError if the two key serdes are known and differ; with `foreign_key`, if a serde is unknown.
         """
-        return self._join(JoinKind.INNER, other, joiner, materialized, headers, value_serde, name)
+        return self._join(JoinKind.INNER, other, joiner, foreign_key, materialized, headers, value_serde, name)
 
     def left_join(
         self,
         other: KTable[Stream],
         joiner: Joiner,
         *,
+        foreign_key: Callable[..., Any] | None = None,
         materialized: Materialized | None = None,
         headers: PolicyLike = "merge_distinct",
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
     ) -> KTable[Stream]:
-        """Return what `join` does, and join the values of keys that only this table has with None."""
-        return self._join(JoinKind.LEFT, other, joiner, materialized, headers, value_serde, name)
+        """Return what `join` does, and join the values of keys that only this table has with None.
+
+        Values without a foreign key are joined with None, too.
+        """
+        return self._join(JoinKind.LEFT, other, joiner, foreign_key, materialized, headers, value_serde, name)
 
     def outer_join(
         self,
@@ -237,13 +249,14 @@ class KTable(Staged, Generic[Stream]):
         name: str | None = None,
     ) -> KTable[Stream]:
         """Return what `join` does, and join the values of keys that only one table has with None."""
-        return self._join(JoinKind.OUTER, other, joiner, materialized, headers, value_serde, name)
+        return self._join(JoinKind.OUTER, other, joiner, None, materialized, headers, value_serde, name)
 
     def _join(
         self,
         kind: JoinKind,
         other: KTable[Stream],
         joiner: Joiner,
+        foreign_key: Callable[..., Any] | None,
         materialized: Materialized | None,
         headers: PolicyLike,
         value_serde: Serde[Any] | None,
@@ -251,9 +264,15 @@ class KTable(Staged, Generic[Stream]):
     ) -> KTable[Stream]:
         require_kind("other", other, KTable)
         checked(f"{kind.value}()", joiner, "left value", "right value")
-        kept = None if materialized is None else Materialized.of(materialized).or_serdes(self._key_serde, value_serde)
         sides = TableSide(self._stage, self._plan), TableSide(other._stage, other._plan)
-        node, plan = add_table_table_join(*sides, kind, joiner, kept, HeaderPolicy.of(headers), name)
+        made = Materialized.of(materialized).or_serdes(self._key_serde, value_serde)
+        kept = None if materialized is None and foreign_key is None else made
+        plan: KeyedTable
+        if foreign_key is None:
+            node, plan = add_table_table_join(*sides, kind, joiner, kept, HeaderPolicy.of(headers), name)
+        else:
+            key_of = of_key_and("foreign_key", foreign_key, "value")
+            node, plan = add_foreign_key_join(*sides, key_of, kind, joiner, made, HeaderPolicy.of(headers), name)
         serdes = (self._key_serde, value_serde) if kept is None else (kept.key_serde, kept.value_serde)
         return KTable(Stage(self._graph, node, *serdes), plan)
 

@@ -85,6 +85,11 @@ class Materialized:
         """Whether old versions are kept."""
         return self.history_retention_ms is not None
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether only the last change of a key in a micro-batch goes on. Of a versioned store, every version does."""
+        return self.is_cached and not self.is_versioned
+
     def key_value_builder(self) -> StoreBuilder[Any]:
         """Return the builder of a store of one value a key. Raises TopologyError if a serde is missing."""
         name, key_serde, value_serde = self._required()

@@ -49,6 +49,9 @@ class GraphNode:
     """The stores that the processor brings, alone or with others. Called when the topology is built."""
     reads: Callable[[], Iterable[str]] = tuple
     """The names of stores of other processors that it reads. Called when the topology is built."""
+    copies: Callable[[], Mapping[str, ProcessorSupplier]] = dict
+    """The stores of other processors that it reads behind a repartition topic, where it may get a copy of them, with
+    what fills the copy. Called when the topology is built."""
     beside: Callable[[], Sequence[PartStore]] = tuple
     """Its stores that Kafka does not have, likewise; descriptions leave them out."""
     entry_keys: Mapping[str, str] = field(default_factory=dict)
@@ -136,14 +139,14 @@ class StreamGraph:
         self._sinks[name] = topic
 
     def add_repartition(
-        self, topic: str, sink: str, source: str, parent: str, *, key_serde: Serde[Any], value_serde: Serde[Any]
+        self, topic: str, sink: str, source: str, *parents: str, key_serde: Serde[Any], value_serde: Serde[Any]
     ) -> None:
         """Add a topic that the program writes and reads again. Raises TopologyError if a name is taken."""
-        self.claim(sink, (parent,))
+        self.claim(sink, parents)
         serdes = {"key_serde": key_serde, "value_serde": value_serde}
-        self.add_step(source, lambda topology: topology.add_repartition(topic, sink, source, (parent,), **serdes))
+        self.add_step(source, lambda topology: topology.add_repartition(topic, sink, source, parents, **serdes))
         self._sinks[sink], self._sources[sink] = topic, source
-        self._windows[source] = self.windows_of(parent)
+        self._windows[source] = self._windows_in_common(parents)
 
     def add_state_store(self, builder: StoreBuilder[Any]) -> None:
         """Add a store for users' processors. Raises TopologyError if its name is taken."""
@@ -202,9 +205,11 @@ class StreamGraph:
         for add_to in self._steps:
             add_to(topology)
         for node in self._readers.values():
-            for store in node.reads():
+            copies = node.copies()
+            for store in (*node.reads(), *copies):
                 if store not in topology.global_stores:
                     topology.connect_processor_and_state_stores(node.name, store)
+            topology.processors[node.name].copies.update(copies)
         return topology
 
     def claim(self, name: str, parents: tuple[str, ...] = ()) -> None:

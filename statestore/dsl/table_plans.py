@@ -126,7 +126,7 @@ class KeyedTable(TablePlan):
         return VersionedView(stores) if self._materialized.is_versioned else StoreView(stores)
 
     def _changes(self) -> ChangesPlan:
-        return ChangesPlan(self.sends_old, self._materialized.is_cached)
+        return ChangesPlan(self.sends_old, self._materialized.holds_back)
 
 
 class SourceTable(KeyedTable):

@@ -50,7 +50,7 @@ class ColumnSource:
         self, node: SourceNode, children: Sequence[BatchReceiver], earlier: EarlierTimes | None = None
     ) -> None:
         self.node = node
-        self._earlier = None if node.is_global else earlier
+        self._earlier = earlier if node.takes_time_on else None
         self.children = children
         self._key = columns_of(node.key_serde, "key", self._no_columns)
         self._value = columns_of(node.value_serde, "value", self._no_columns)
@@ -69,7 +69,7 @@ class ColumnSource:
         value, value_is_readable = _deserialized(self.node.value_serde, self._value, values)
         is_readable = key_is_readable & value_is_readable
         times = timestamps.to_numpy()
-        read_times = np.full(len(times), -1) if self.node.is_global else np.where(is_readable, times, -1)
+        read_times = np.where(is_readable, times, -1) if self.node.takes_time_on else np.full(len(times), -1)
         stream_times = np.maximum(np.maximum.accumulate(read_times), stream_time_ms)
         origin = [batch.column(name) for name in ("topic", "partition", "offset")]
         of_records = stream_times

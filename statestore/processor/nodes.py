@@ -25,7 +25,8 @@ TopicNameExtractor: TypeAlias = "Callable[[Record[Any, Any], RecordMetadata | No
 class SourceNode:
     """Reads topics; `topics` of None means every topic that no other source reads.
 
-    A global source feeds a global store: every shard reads all of its records.
+    A global source feeds a global store: every shard reads all of its records. One of a copy reads what another stage
+    has written to a store. Neither takes stream time on.
     """
 
     name: str
@@ -33,7 +34,13 @@ class SourceNode:
     key_serde: Serde[Any]
     value_serde: Serde[Any]
     is_global: bool = False
+    is_of_copy: bool = False
     parents: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def takes_time_on(self) -> bool:
+        """Whether the timestamps of its records are the shard's stream time."""
+        return not (self.is_global or self.is_of_copy)
 
     def to_json(self) -> dict[str, Any]:
         """Return what is recorded of the node."""
@@ -51,6 +58,8 @@ class ProcessorNode:
     stores: list[str] = field(default_factory=list)
     entry_keys: dict[str, str] = field(default_factory=dict)
     """For stores whose keys the library makes: what the keys consist of. Offline tools find the record's key by it."""
+    copies: dict[str, ProcessorSupplier] = field(default_factory=dict)
+    """Its stores that it only reads, and of which it gets a copy if they are in another stage, with what fills that."""
     undescribed: frozenset[str] = frozenset()
     """Its stores that Kafka's processor of the same name does not have: descriptions, which are Kafka's, omit them."""
 
@@ -160,10 +169,11 @@ class NodeGraph:
         """Return the names of the nodes below `parent`, in the order they were added."""
         return [node.name for node in self.nodes.values() if parent in node.parents]
 
-    def subtopologies(self) -> dict[str, int]:
+    def subtopologies(self, *, through_copies: bool = True) -> dict[str, int]:
         """Return the number of each node's sub-topology: nodes are in one if edges or stores connect them.
 
-        A global store connects nobody: everyone may read it. Source: Kafka's InternalTopologyBuilder.
+        A global store connects nobody: everyone may read it. Stores of which a node may get a copy connect it only
+        `through_copies`. Source: Kafka's InternalTopologyBuilder.
         """
         root = {name: name for name in self.nodes}
 
@@ -178,6 +188,8 @@ class NodeGraph:
         users: dict[str, str] = {}
         for name, processor in self.processors.items():
             for store in processor.stores:
+                if store in processor.copies and not through_copies:
+                    continue
                 root[find(name)] = find(users.setdefault(store, name))
         numbers: dict[str, int] = {}
         return {name: numbers.setdefault(find(name), len(numbers)) for name in self.nodes}

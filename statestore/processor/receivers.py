@@ -45,12 +45,12 @@ def source_receiver(
     deserializers = _PerTopic(
         lambda topic: (key_serde.on_topic(topic).deserialize, value_serde.on_topic(topic).deserialize)
     )
-    is_global = node.is_global
+    takes_time_on = node.takes_time_on
     # Decided once, to save calls per record: most serdes ignore headers, and some change nothing.
     takes_headers = key_serde.with_headers is not None or value_serde.with_headers is not None
     read_key = None if key_serde.is_identity else key_serde.deserialize
     read_value = None if value_serde.is_identity else value_serde.deserialize
-    if earlier is not None and not is_global:
+    if earlier is not None and takes_time_on:
         children = [_at_earlier_times(children, context, earlier)]
 
     def receive(source: SourceFields) -> None:
@@ -80,7 +80,7 @@ def source_receiver(
             return
         context.timestamp_ms = timestamp_ms
         context.headers = headers
-        if timestamp_ms > context.stream_time_ms and not is_global:
+        if timestamp_ms > context.stream_time_ms and takes_time_on:
             context.stream_time_ms = timestamp_ms
         record = blank_record()
         record.key = key

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec, check_store_name
 from statestore.errors import TopologyError
 from statestore.format.serde import Serde
@@ -38,6 +39,8 @@ class Topology(NodeGraph):
         self.store_builders: dict[str, StoreBuilder[Any]] = {}
         self.global_stores: dict[str, str] = {}
         """The topic that feeds each global store."""
+        self.copied_stores: dict[str, str] = {}
+        """The topic that feeds each copy of another stage's store."""
         self.repartition_topics: set[str] = set()
         """The topics that the topology writes and reads itself, to redistribute records by key."""
         self.expiry_stores: dict[str, str] = {}
@@ -199,6 +202,33 @@ class Topology(NodeGraph):
         kept.update(made.expiry_stores.values())
         made.store_builders = {name: builder for name, builder in self.store_builders.items() if name in kept}
         made.interceptors = dict(self.interceptors)
+        made.copied_stores = dict(self.copied_stores)
+        return made
+
+    def with_copies(self) -> Topology:
+        """Return a topology that fills copies of the stores which its processors only read, and no other one writes.
+
+        For the code that divides a topology into stages. Raises TopologyError for a store that is not a table's with
+        plain keys: by those, what is written to it goes to the copy's shard.
+        """
+        made = self.part(self.nodes)
+        nodes = self.processors.values()
+        own = {store for node in nodes for store in node.stores if store not in node.copies}
+        suppliers = {store: supplier for node in nodes for store, supplier in node.copies.items() if store not in own}
+        for store, supplier in suppliers.items():
+            builder, source = self.store_builders[store], f"{store}-copied"
+            spec = builder.spec
+            if (spec.kind.is_segmented and not layout_of(spec).keeps_versions) or not spec.format.has_headers:
+                raise TopologyError(
+                    f"store {store!r} ({spec.describe()}) can't be read behind a repartition topic: a table can be, if "
+                    "it is neither of windows nor suppressed. Put to_stream(mapper).to_table() behind it"
+                )
+            # No topic of Kafka's can be called so.
+            made.copied_stores[store] = topic = f"copy of {store}"
+            serdes = builder.key_serde, builder.value_serde
+            made._add_source(SourceNode(source, (topic,), *serdes, is_of_copy=True))
+            made.add_processor(f"{store}-copying", supplier, [source])
+            made.connect_processor_and_state_stores(f"{store}-copying", store)
         return made
 
     def with_interceptors(self, chain: Iterable[Interceptor]) -> Topology:

@@ -5,6 +5,7 @@ A query of one stage has its state in the location itself; one of several has th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -30,6 +31,8 @@ class QueryStage(NamedTuple):
     lanes: Lanes | None
     """Which of its records are for which stage; None if it is the only one."""
     is_last: bool
+    copied: Mapping[str, str]
+    """Its stores of which later stages have copies, with the topics of those."""
 
 
 def query_stages(
@@ -60,7 +63,7 @@ def query_stages(
         by = shard_by if number == 0 else ShardBy.KEY.value
         part.check_sharding(by)
         room, lanes = (location, None) if len(stages) == 1 else (location.below(stage_name(number)), Lanes.of(stage))
-        made.append(QueryStage(number, part, room, by, lanes, is_last=number == len(stages) - 1))
+        made.append(QueryStage(number, part, room, by, lanes, is_last=number == len(stages) - 1, copied=stage.copied))
     return tuple(made)
 
 

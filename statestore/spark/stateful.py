@@ -164,6 +164,7 @@ def stateful(
             shards if PARTITIONS in settings else None,
             hands_on=stage.lanes is not None,
             is_last=stage.is_last,
+            copied=stage.copied,
         )
         pack = _pack(stage, metadata, shards, max_timestamp_ahead_ms)
         packed = carry(rows.mapInArrow(pack.__call__, PACKED_SCHEMA), settings, str(stage.location))

@@ -72,6 +72,8 @@ FAMILIES = {
     "regrouped joins": ("matched", "unmatched"),
     "grouped tables": ("tombstones",),
     "cached grouped tables": ("tombstones",),
+    "foreign-key joins": ("matched", "unmatched", "tombstones", "dropped"),
+    "cached foreign-key joins": ("matched", "unmatched", "tombstones"),
     "cogroups": ("tombstones", "dropped"),
     "windowed cogroups": ("late",),
 }
@@ -83,6 +85,16 @@ Topics = dict[str, list[Any]]
 def by_key(topics: Topics) -> Topics:
     """Records of each topic by key, those of a key in their order."""
     return {topic: sorted(records, key=lambda record: record[0] or "") for topic, records in topics.items()}
+
+
+def last_values(topics: Topics) -> dict[str, dict[str, Any]]:
+    """The last value of each key in each topic but the program's own, and but for changes, which name the one before.
+
+    In a micro-batch, a response to a left value that has changed meanwhile is left out, and so is a second deletion.
+    """
+    results = {topic for topic in topics if not topic.startswith("app-") and topic != "changes"}
+    last = {topic: {key: value for key, value, _ in topics[topic]} for topic in results}
+    return {topic: {key: value for key, value in last[topic].items() if value is not None} for topic in results}
 
 
 MOVED = (
@@ -98,6 +110,7 @@ MOVED = (
     "outer table joins",
     "regrouped",
     "grouped tables",
+    "foreign-key joins",
     "cogroups",
 )
 """The families of which some scenarios go on here with the state that Kafka Streams left."""
@@ -120,6 +133,8 @@ HEADERS_AS_IN_KAFKA = {
     "outer table joins",
     "regrouped",
     "grouped tables",
+    "foreign-key joins",
+    "cached foreign-key joins",
     "cogroups",
 }
 """The families whose records have the same headers there."""
@@ -152,6 +167,9 @@ def test_batches_come_to_what_records_come_to_in_kafka(family: str, kafka_stream
         scenario = draw_dsl_scenario(family, seed)
         here = run_in_batches_here(scenario)
         found, expected = written(here), written(there)
+        if family == "foreign-key joins":
+            assert last_values(found) == last_values(expected), (family, seed, scenario.program.statements)
+            continue
         if family == "regrouped joins":
             # Behind a repartition topic, a micro-batch keeps the order of each key.
             found, expected = by_key(found), by_key(expected)

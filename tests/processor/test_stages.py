@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from statestore import Processor, Record, Serdes, Stores, Topology
-from statestore.dsl import StreamsBuilder
+from statestore.dsl import BufferConfig, KTable, Materialized, StreamsBuilder, Suppressed, TimeWindows
+from statestore.dsl.windowed_serdes import time_windowed_serde
 from statestore.errors import TopologyError
 from statestore.processor.stages import stages_of
 
@@ -78,6 +79,52 @@ def test_what_leads_back_to_a_store_before_it_is_refused_with_the_way_out() -> N
     with pytest.raises(TopologyError, match=r"topic 'met-repartition' would come back.*call repartition\(\)"):
         stages_of(program(divides_both=False))
     assert len(stages_of(program(divides_both=True))) == 2
+
+
+def test_a_stage_has_a_copy_of_a_store_that_it_only_reads() -> None:
+    builder = StreamsBuilder()
+    left, right = (builder.table(topic, key_serde=TEXT, value_serde=TEXT) for topic in ("left", "right"))
+    kept = left.filter(lambda key, value: value != "")
+    kept.join(right, lambda *both: "&".join(both), foreign_key=lambda value: value, value_serde=TEXT, name="met")
+    store, topic = "left-STATE-STORE-0000000000", "copy of left-STATE-STORE-0000000000"
+    stages = stages_of(builder.build())
+    assert [stage.copied for stage in stages] == [{store: topic}, {}, {}]
+    assert [stage.topology.copied_stores for stage in stages] == [{}, {}, {store: topic}]
+    assert [topic in stage.later for stage in stages] == [True, True, False]
+    assert all(topic in stage.topology.repartition_topics for stage in stages)
+    assert stages[2].reads == {"met-subscription-response-topic", topic}
+    assert [store in stage.topology.store_builders for stage in stages] == [True, False, True]
+
+
+@pytest.mark.parametrize("wrong", ["windowed", "suppressed"])
+def test_what_has_no_table_with_plain_keys_can_not_be_copied(wrong: str) -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("left", key_serde=TEXT, value_serde=TEXT)
+    if wrong == "windowed":
+        grouped = stream.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(5))
+        left = grouped.count(materialized=Materialized(key_serde=TEXT))
+        left = KTable(left._stage._replace(key_serde=time_windowed_serde(TEXT, 5)), left._plan)
+    else:
+        left = stream.to_table().suppress(Suppressed.until_time_limit(5, BufferConfig.unbounded()))
+    right = builder.table("right", key_serde=TEXT, value_serde=TEXT)
+    left.join(right, lambda *both: "", foreign_key=str, value_serde=TEXT)
+    made = builder.build()
+    made.validate()
+    with pytest.raises(TopologyError, match=r"can't be read behind a repartition topic.* it is neither of windows nor"):
+        stages_of(made)
+
+
+def test_a_table_joined_with_itself_is_refused_with_the_way_out() -> None:
+    def program(*, repartitions: bool) -> Topology:
+        builder = StreamsBuilder()
+        left = builder.table("left", key_serde=TEXT, value_serde=TEXT)
+        right = left.to_stream().repartition(name="same").to_table() if repartitions else left
+        left.join(right, lambda *both: "", foreign_key=lambda value: value, value_serde=TEXT, name="met")
+        return builder.build()
+
+    with pytest.raises(TopologyError, match=r"topics 'met-subscription-registration-topic', .* call repartition\(\)"):
+        stages_of(program(repartitions=False))
+    assert len(stages_of(program(repartitions=True))) == 3
 
 
 def test_global_stores_are_in_every_stage() -> None:

@@ -204,7 +204,7 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
         assert isinstance(plan, KeptTable)  # an aggregate has a store in any case
 
         def supplier() -> ProcessorSupplier:
-            changes = ChangesPlan(plan.sends_old, kept.is_cached, plan.children_of_changes(graph.children(node)))
+            changes = ChangesPlan(plan.sends_old, kept.holds_back, plan.children_of_changes(graph.children(node)))
             builder = self._builder(kept)
             made = AggregatePlan(builder.name, builder.key_serde, aggregation, policy, changes)
             return self._supplier(made, None if graph.goes_by_record(node) else columns, plan)

@@ -279,7 +279,7 @@ class CogroupedKStream(Generic[Stream]):
 
         def supplier(number: int) -> ProcessorSupplier:
             aggregation = checked_aggregation(initializer, self._inputs[number][1], merger)
-            changes, builder = ChangesPlan(plan.sends_old, kept.is_cached), first._builder(kept)
+            changes, builder = ChangesPlan(plan.sends_old, kept.holds_back), first._builder(kept)
             made = AggregatePlan(builder.name, builder.key_serde, aggregation, policy, changes, nodes[number])
             return streams[number]._supplier(made, None, plan)
 

@@ -13,6 +13,7 @@ from statestore.dsl.processors.planned import Planned
 from statestore.format.serde import Serde
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS
+from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
 from statestore.stores.versioned import VersionedKeyValueStore
@@ -67,6 +68,21 @@ class VersionedTableStore(TableStore):
 def table_store(store: Any) -> TableStore:
     """Return the store of a table, versioned or not."""
     return VersionedTableStore(store) if isinstance(store, VersionedKeyValueStore) else TableStore(store)
+
+
+class CopiedTable(Processor):
+    """Fills the copy of a table's store from what another stage has written to it."""
+
+    def __init__(self, store: str) -> None:
+        self._name = store
+
+    def init(self, context: ProcessorContext) -> None:
+        """Open the copy."""
+        self._table = table_store(context.state_store(self._name))
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Write what was written there."""
+        self._table.put(record.key, record.value, record)
 
 
 @dataclass(frozen=True)

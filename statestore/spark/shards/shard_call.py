@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from statestore.errors import TopologyError
@@ -13,7 +13,7 @@ from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.task_stores import shard_stores
 from statestore.processor.topology import Topology
-from statestore.recovery.commit.changelog import ChangelogObserver
+from statestore.recovery.commit.changelog import ChangelogObserver, ChangelogRecord
 from statestore.recovery.commit.figures import Stopwatch
 from statestore.recovery.commit.pointer_fields import BatchEnd
 from statestore.recovery.metadata.agreement import claim
@@ -74,6 +74,8 @@ class ShardCall:
     """Whether blobs may be in lanes; those are yielded unchanged."""
     is_last: bool = True
     """Whether the output is the query's result, not another stage's input."""
+    copied: Mapping[str, str] = field(default_factory=dict)
+    """The stores of which later stages have copies, and the topics by which those hear what is written to them."""
 
     def run(
         self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str, now_ms: int
@@ -102,8 +104,9 @@ class ShardCall:
                 outputs = OutputBlobs(waiting, _RECORDS_PER_OUTPUT_BLOB, place=place)
                 processed = yield from self._process(batch, context, spool, outputs, watch)
                 process_ms = watch.lap_ms()
-                pointer, committed = batch.commit(processed.end, processed.on_changelog)
+                pointer, committed = batch.commit(processed.end, self._copying(processed.on_changelog, outputs))
                 commit_ms = watch.lap_ms()
+                yield from outputs.take_all()
                 # After the delta is written: a batch that fails spends no time on it.
                 committed = replace(committed, upgrade=batch.finish_upgrades(self.state.recovery.upgrade_budget_ms))
                 upgrade_ms = watch.lap_ms()
@@ -170,9 +173,23 @@ class ShardCall:
         )
         return _Processed(counted, end, wake_up_ms, task.on_changelog, dict(failures.by_error), dict(task.counted))
 
+    def _copying(self, on_changelog: ChangelogObserver | None, outputs: OutputBlobs) -> ChangelogObserver | None:
+        """Return what also puts out what was written to stores that are copied, for an observer of all writes."""
+        if not self.copied:
+            return on_changelog
+
+        def observe(store: str, records: Iterable[ChangelogRecord]) -> None:
+            if on_changelog is not None:
+                on_changelog(store, records)
+            if store in self.copied:
+                for key, value, timestamp_ms, header_bytes in records:
+                    outputs.add(self.copied[store], timestamp_ms, key, value, header_bytes)
+
+        return observe
+
     def _steps(self, task: Task, spool: BlobSpool, outputs: OutputBlobs) -> Iterator[int]:
         """Process all records and yield the count of each step, after which Spark can take output."""
-        topics_first = frozenset(self.topology.global_stores.values())
+        topics_first = frozenset((*self.topology.global_stores.values(), *self.topology.copied_stores.values()))
         if task.takes_batches:
             for batch in batches_in_order(spool.blobs, topics_first, _ROWS_PER_BATCH, _BYTES_PER_BATCH):
                 for part in task.ingest_batch(batch):

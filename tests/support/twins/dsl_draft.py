@@ -160,14 +160,18 @@ def any_windows(draft: Draft, of: Node) -> Node:
     return draft.random.choice((time_windows, sliding_windows, session_windows))(draft, of)
 
 
-def any_table(draft: Draft, topic: str) -> Node:
-    """A table with plain keys: of a topic, an aggregation, or one that hangs on such a table."""
+def any_table(draft: Draft, topic: str, *, knows_serdes: bool = False) -> Node:
+    """A table with plain keys: of a topic, an aggregation, or one that hangs on such a table.
+
+    There, new values have a serde only if they are kept.
+    """
     table = source_table(draft, topic)
     if draft.chance(0.2):
         stored = draft.stored(0.3)
         table = table.filter(draft.random.choice(("is_even", "is_long", "key_is_a")), **draft.named(), **stored)
     if draft.chance(0.2):
-        table = table.map_values(draft.random.choice(("text", "size")), **draft.named(), **draft.stored(0.3))
+        stored = draft.stored(1 if knows_serdes else 0.3)
+        table = table.map_values(draft.random.choice(("text", "size")), **draft.named(), **stored)
     return table
 
 
@@ -184,3 +188,14 @@ def versioned_table(draft: Draft, topic: str, history_ms: int) -> Node:
     draft.add_corners(history_ms)
     options = draft.stored(history_ms=history_ms)
     return draft.program.table(draft.topic(topic), **draft.named(), **options)
+
+
+def branches(draft: Draft, of: Node) -> list[Node]:
+    split = of.split(**draft.named())
+    tests = draft.random.sample(("is_even", "is_long", "key_is_a", "is_null"), draft.random.randint(1, 3))
+    made = [split.branch(test, **draft.named()) for test in tests]
+    return [*made, split.default_branch(**draft.named())] if draft.chance(0.6) else made
+
+
+def joiner(draft: Draft, *others: str) -> str:
+    return draft.random.choice(("pair", "pair", "pair", "null_if_x", "right", *others))

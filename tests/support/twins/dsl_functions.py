@@ -75,6 +75,11 @@ JOINERS: dict[str, Callable[..., Any]] = {
     "null_if_x": lambda left, right: None if left == "x" else f"{text(left)}&{text(right)}",
 }
 
+FOREIGN_KEYS: dict[str, Callable[[Any, Any], Any]] = {
+    "letter": lambda key, value: None if value == "x" else "abc"[abs(size(value)) % 3],
+    "key": lambda key, value: None if value == "x" else key,
+}
+
 KEYS: dict[str, Callable[[Any, Any], Any]] = {
     "key": lambda key, value: key,
     "value": lambda key, value: value,

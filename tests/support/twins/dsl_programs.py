@@ -185,6 +185,10 @@ class Node:
         """Join a stream, or a table, with a table; a stream may have `grace_ms`, if the table is versioned."""
         return self._join(op, other, joiner, kind="table", **options)
 
+    def join_by_foreign_key(self, op: str, other: Node, foreign_key: str, joiner: str, **options: Any) -> Node:
+        """Join a table with the keys of another one that `foreign_key` finds in its values."""
+        return self._join(op, other, joiner, kind="foreign_key", foreign_key=foreign_key, **options)
+
     def join_global_table(self, op: str, other: Node, key_mapper: str, joiner: str, **options: Any) -> Node:
         return self._join(op, other, joiner, kind="global_table", key_mapper=key_mapper, **options)
 

@@ -21,8 +21,10 @@ from tests.support.twins.dsl_draft import (
     aggregated,
     any_table,
     any_windows,
+    branches,
     finish,
     grouped,
+    joiner,
     session_windows,
     sliding_windows,
     source_table,
@@ -33,6 +35,15 @@ from tests.support.twins.dsl_draft import (
     windows_of_time,
 )
 from tests.support.twins.dsl_programs import Node
+from tests.support.twins.random_regrouped import (
+    cached_foreign_key_joins,
+    cached_grouped_tables,
+    cogroups,
+    foreign_key_joins,
+    grouped_tables,
+    regrouped,
+    regrouped_joins,
+)
 
 # ---- Families of programs
 
@@ -90,13 +101,6 @@ def stateless(draft: Draft) -> None:
             streams.append(of.merge(random.choice(alike), **draft.named()))
     for number, each in enumerate(streams):
         each.to(f"out-{number}", **draft.named())
-
-
-def branches(draft: Draft, of: Node) -> list[Node]:
-    split = of.split(**draft.named())
-    tests = draft.random.sample(("is_even", "is_long", "key_is_a", "is_null"), draft.random.randint(1, 3))
-    made = [split.branch(test, **draft.named()) for test in tests]
-    return [*made, split.default_branch(**draft.named())] if draft.chance(0.6) else made
 
 
 def aggregates(draft: Draft) -> None:
@@ -251,10 +255,6 @@ def stream_joins(op: str) -> Callable[[Draft], None]:
     return draw
 
 
-def joiner(draft: Draft, *others: str) -> str:
-    return draft.random.choice(("pair", "pair", "pair", "null_if_x", "right", *others))
-
-
 def stream_table_joins(draft: Draft) -> None:
     left, right = stream(draft, "left"), any_table(draft, "right")
     op = draft.random.choice(("join", "left_join"))
@@ -299,143 +299,6 @@ def table_joins(op: str) -> Callable[[Draft], None]:
         finish(draft, joined)
 
     return draw
-
-
-def rekeyed(draft: Draft, of: Node) -> Node:
-    """A stream with other keys: after any step that changes them."""
-    random = draft.random
-    made = random.choice(("select_key", "select_key", "map", "flat_map", "merge", "branch"))
-    if made == "map":
-        return of.map("swap", **draft.named())
-    if made == "flat_map":
-        return of.flat_map(random.choice(("both", "none_if_x")), **draft.named())
-    found = of.select_key(new_key(draft, of), **draft.named())
-    if made == "merge" and draft.chance(0.5):
-        return found.merge(of, **draft.named())
-    return branches(draft, found)[0] if made == "branch" else found
-
-
-def new_key(draft: Draft, of: Node) -> str:
-    return draft.random.choice(("upper", "append_x", "null_if_x", "text") if of.value == "string" else ("text",))
-
-
-def divided(draft: Draft, of: Node) -> Node:
-    """A stream to be aggregated by another key, or one that goes through a topic though it has not."""
-    options = draft.named(0.4)
-    if draft.chance(0.35):
-        return of.group_by(new_key(draft, of), **options)
-    if draft.chance(0.3):
-        of = rekeyed(draft, of) if draft.chance(0.7) else of
-        return of.repartition(**options).group_by_key(**draft.named())
-    return rekeyed(draft, of).group_by_key(**options)
-
-
-def regrouped(draft: Draft) -> None:
-    """Aggregates by other keys, several of one grouping, and again of what came of one."""
-    of = divided(draft, stream(draft))
-    table = aggregated(draft, time_windows(draft, of) if draft.chance(0.3) else of)
-    for number in range(draft.random.choice((0, 0, 1, 2))):
-        aggregated(draft, of).to_stream().to(f"more-{number}")
-    if draft.chance(0.3):
-        by_text = table.to_stream("text", **draft.named())
-        aggregated(draft, by_text.group_by_key(**draft.named(0.4))).to_stream().to("by text")
-    if draft.chance(0.3):
-        again = aggregated(draft, divided(draft, stream(draft, "other"))).to_stream()
-        aggregated(draft, divided(draft, again)).to_stream().to("again")
-    finish(draft, table)
-
-
-def grouped_tables(draft: Draft) -> None:
-    """Tables by other keys, also windowed ones, versioned ones and what came of one, several aggregates of each."""
-    random = draft.random
-    if draft.chance(0.2):
-        table = aggregated(draft, time_windows(draft, grouped(draft)))
-    else:
-        table = versioned_table(draft, "in", 30) if draft.chance(0.15) else any_table(draft, "in")
-    by = table.group_table(
-        random.choice(("swap", "by_size")) if table.key == "string" else "by_size", **draft.named(0.4)
-    )
-    for number in range(random.choice((0, 0, 1, 2))):
-        aggregated_table(draft, by).to_stream().to(f"more-{number}")
-    table = aggregated_table(draft, by)
-    if draft.chance(0.2):
-        table = aggregated_table(draft, table.group_table("by_size", **draft.named()))
-    elif draft.chance(0.2):
-        table = table.join_table("left_join", any_table(draft, "other"), joiner(draft), **draft.named())
-    finish(draft, table)
-
-
-def cached_grouped_tables(draft: Draft) -> None:
-    draft.caching = True
-    grouped_tables(draft)
-
-
-def aggregated_table(draft: Draft, of: Node) -> Node:
-    """An aggregation of a table that is grouped."""
-    options = {**draft.named(), **draft.kept(**({"history_ms": 30} if draft.chance(0.1) else {}))}
-    kind = draft.random.choice(("count", "reduce", "aggregate"))
-    if kind == "count":
-        return of.count(**options)
-    if kind == "reduce":
-        choices = (("sum", "difference"),) if of.value == "long" else (("concat", "less"), ("concat", "null_if_x"))
-        adder, subtractor = draft.random.choice(choices)
-        return of.reduce(adder, subtractor=subtractor, **options)
-    initial, adder, subtractor = draft.random.choice(
-        (("i", "concat", "less"), (0, "sum", "difference"), ("i", "null_if_x", "null_if_x"), ("i", "less", "null_if_x"))
-    )
-    return of.aggregate(initial, adder, subtractor=subtractor, **options)
-
-
-def cogroups(windows: Callable[[Draft, Node], Node] | None = None) -> Callable[[Draft], None]:
-    """Several streams in one aggregate, some of them by other keys."""
-
-    def draw(draft: Draft) -> None:
-        cogrouped(draft, windows)
-
-    return draw
-
-
-def cogrouped(draft: Draft, windows: Callable[[Draft, Node], Node] | None) -> None:
-    random = draft.random
-    several = None
-    initial, aggregators, merger = random.choice(
-        (("i", ("concat", "null_if_x", "less"), "concat"), (0, ("sum",), "sum"))
-    )
-    for number in range(random.choice((1, 2, 2, 3))):
-        of = stream(draft, random.choice(("in", "other")) if number == 1 else f"in-{number}")
-        # Two topics called by the store would be one.
-        of = divided(draft, of) if number == 0 and draft.chance(0.5) else of.group_by_key()
-        several = of.cogroup(random.choice(aggregators), several)
-    assert several is not None
-    several = several if windows is None else windows(draft, several)
-    # What one stream's time has closed is forgotten for the others too: see fixed_dsl.DIFFERING.
-    kept = {} if windows is None else {"retention_ms": LONG_RETENTION_MS}
-    merge = {"merger": merger} if several.key == "session" else {}
-    finish(draft, several.aggregate(initial, **merge, **draft.named(), **draft.kept(**kept)))
-
-
-def regrouped_joins(draft: Draft) -> None:
-    """Joins whose sides have other keys than they came with, also of a stream with itself, and none."""
-    random = draft.random
-    left = stream(draft, "left")
-    left = rekeyed(draft, left) if draft.chance(0.7) else left.repartition(**draft.named())
-    if draft.chance(0.5):
-        if draft.chance(0.5):
-            table = rekeyed(draft, stream(draft, "right")).to_table(**draft.named(), **draft.stored())
-        else:
-            table = any_table(draft, "right")
-        joined = left.join_table(random.choice(("join", "left_join")), table, joiner(draft, KEYED), **draft.named())
-    else:
-        right = left if draft.chance(0.2) else stream(draft, "right")
-        right = rekeyed(draft, right) if right is not left and draft.chance(0.7) else right
-        times = {"before_ms": random.choice((0, 5)), "after_ms": random.choice((0, 5)), "grace_ms": 5}
-        draft.add_corners(5, 10)
-        draft.needs_disk = True
-        op = random.choice(("join", "left_join", "outer_join"))
-        joined = left.join_stream(op, right, joiner(draft, KEYED), **times, **draft.named())
-    joined.to("out", **draft.named())
-    if draft.chance(0.3):
-        left.to_table(**draft.named(), **draft.stored()).to_stream().to("table")
 
 
 def chains(draft: Draft) -> None:
@@ -499,6 +362,8 @@ FAMILIES: dict[str, Callable[[Draft], None]] = {
     "regrouped joins": regrouped_joins,
     "grouped tables": grouped_tables,
     "cached grouped tables": cached_grouped_tables,
+    "foreign-key joins": foreign_key_joins,
+    "cached foreign-key joins": cached_foreign_key_joins,
     "cogroups": cogroups(),
     "windowed cogroups": cogroups(any_windows),
 }
