@@ -174,7 +174,7 @@ def test_one_shard_puts_out_what_the_test_driver_does(spark: SparkSession, tmp_p
 
 
 def test_shards_count_each_word_once(spark: SparkSession, tmp_path: Path) -> None:
-    query = Query(spark, tmp_path, shards=3)
+    query = Query(spark, tmp_path, shards=2)
     query.run(*BATCHES)
     words = Counter(word for batch in BATCHES for each in batch if each.topic == "lines" for word in each.text.split())
     weights: Counter[str] = Counter()

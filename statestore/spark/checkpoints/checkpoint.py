@@ -114,7 +114,7 @@ def committed_options(
         raise ValueError("batch_id has no meaning for a change feed: use change_end_batch_id")
     start, end = change_start_batch_id, change_end_batch_id
     if end is None:
-        end = read_source_offsets(spark, checkpoint_location).batch_id
+        end = last_batch_id(spark, checkpoint_location)
     if not 0 <= start <= end:
         raise ValueError(f"change_start_batch_id must be from 0 to {end}, the last batch, not {start}")
     feed = committed_options(spark, checkpoint_location, batch_id=end)
@@ -158,10 +158,9 @@ def read_source_offsets(
 ) -> SourceOffsets:
     """Return where a query's sources stood after a batch, None for the last committed one. Raises RecoveryError."""
     checkpoint = str(checkpoint_location).rstrip("/")
-    committed = _log(spark, f"{checkpoint}/commits")
-    planned = _log(spark, f"{checkpoint}/offsets")
-    if not committed:
-        raise RecoveryError(checkpoint, "has no committed batch")
+    committed = _committed(spark, checkpoint)
+    files = _files(spark, f"{checkpoint}/offsets", "path", "content")
+    planned = {number: bytes(file.content) for number, file in files.items()}
     if batch_id is None:
         batch_id = max(committed)
     elif batch_id not in committed:
@@ -182,13 +181,26 @@ def read_source_offsets(
     return SourceOffsets(batch_id, sources, None if latest in committed else latest)
 
 
-def _log(spark: SparkSession, directory: str) -> dict[int, bytes]:
-    """Return the entries of a log by batch. Spark can read every filesystem that a checkpoint can be on."""
+def last_batch_id(spark: SparkSession, checkpoint_location: str | Path) -> int:
+    """Return the last committed batch. Raises RecoveryError if there is none."""
+    return max(_committed(spark, str(checkpoint_location).rstrip("/")))
+
+
+def _committed(spark: SparkSession, checkpoint: str) -> set[int]:
+    """Return the batches that are known to be committed, at least one. Raises RecoveryError."""
+    found = _files(spark, f"{checkpoint}/commits", "path").keys()
+    if not found:
+        raise RecoveryError(checkpoint, "has no committed batch")
+    return set(found)
+
+
+def _files(spark: SparkSession, directory: str, *columns: str) -> dict[int, Row]:
+    """Return the files of a log by batch. Spark can read every filesystem that a checkpoint can be on."""
     try:
         # Spark reads files by patterns: escaped, this one means the path itself.
         literal = _GLOB.sub(r"\\\1", directory)
-        files = spark.read.format("binaryFile").load(literal).select("path", "content").collect()
+        files = spark.read.format("binaryFile").load(literal).select(*columns).collect()
     except AnalysisException as cause:
         raise RecoveryError(directory, f"can't be read ({cause.getCondition() or cause})") from cause
-    named = ((file.path.rpartition("/")[2], file.content) for file in files)
-    return {int(name): bytes(content) for name, content in named if name.isdigit()}
+    named = ((file.path.rpartition("/")[2], file) for file in files)
+    return {int(name): file for name, file in named if name.isdigit()}

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from statestore.errors import DataSourceOptionError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.spark.checkpoints.checkpoint import read_source_offsets, recorded_pointers
+from statestore.spark.checkpoints.checkpoint import last_batch_id, recorded_pointers
 from statestore.spark.datasource.change_feed import CHANGE_FIELDS, ChangeScan, ShardChanges
 from statestore.spark.datasource.checkpoint_service import (
     UNREGISTERED,
@@ -60,7 +60,7 @@ def register_data_source(spark: SparkSession) -> None:
         _services.pop(spark).close()  # somebody deleted its file or its socket
     service = CheckpointService(
         lambda checkpoint, batch_id: recorded_pointers(spark, checkpoint, batch_id),
-        lambda checkpoint: read_source_offsets(spark, checkpoint).batch_id,
+        lambda checkpoint: last_batch_id(spark, checkpoint),
     )
     _register(spark, service.address)
     _services[spark] = service
