@@ -1,7 +1,7 @@
 """Joins of a stream with a table, or with a global table.
 
-Kafka's KStreamKTableJoinTest, KStreamKTableLeftJoinTest, KStreamGlobalKTableJoinTest, KStreamGlobalKTableLeftJoinTest
-and RelaxedNullKeyRequirementJoinTest.
+Kafka's KStreamKTableJoinTest, KStreamKTableLeftJoinTest, KStreamGlobalKTableJoinTest, KStreamGlobalKTableLeftJoinTest,
+RelaxedNullKeyRequirementJoinTest and JoinGracePeriodDurabilityIntegrationTest.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from tests.support.dsl.kafka_cases import (
     out,
     pipe,
     plus,
+    restarted,
+    restored,
 )
 
 Program = Callable[[CaseBuilder], KStream]
@@ -359,6 +361,32 @@ def test_global_table_left_joins(case: Case) -> None:
 
 @each(NULL_KEYS)
 def test_records_without_a_key(case: Case) -> None:
+    case.run()
+
+
+# ---- JoinGracePeriodDurabilityIntegrationTest
+
+
+def texts_with_grace(builder: CaseBuilder) -> KStream:
+    table = builder.table("table", materialized=Materialized.as_versioned("grace", 1000))
+    return builder.stream("stream").join(table, plus, Joined.with_(TEXT, TEXT).with_grace_period(5), name="Grace")
+
+
+def recovered(restart: Step) -> Case:
+    return case(
+        texts_with_grace,
+        pipe("table", *((f"k{number}", f"v{number}", 0) for number in range(1, 7))),
+        pipe("stream", "k1 v1 at 200, k2 v2 at 400, k3 v3 at 1400"),
+        out("k1 v1+v1 at 200, k2 v2+v2 at 400"),
+        pipe("stream", "k4 v4 at 800, k5 v5 at 1000"),
+        restart,
+        pipe("stream", "k6 v6 at 4000"),
+        out("k4 v4+v4 at 800, k5 v5+v5 at 1000, k3 v3+v3 at 1400"),
+    )
+
+
+@each({"from disk": recovered(restarted), "from the changelog": recovered(restored)})
+def test_should_recover_buffer_after_shutdown(case: Case) -> None:
     case.run()
 
 

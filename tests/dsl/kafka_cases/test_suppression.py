@@ -1,4 +1,8 @@
-"""Changes that are held back: Kafka's SuppressScenarioTest and KTableSuppressProcessorTest."""
+"""Changes that are held back, and the buffers that hold them.
+
+Kafka's SuppressScenarioTest, KTableSuppressProcessorTest, TimeOrderedKeyValueBufferTest, SuppressionIntegrationTest and
+SuppressionDurabilityIntegrationTest.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,20 @@ from statestore.dsl import (
     TimeWindows,
 )
 from statestore.errors import SuppressionBufferFullError, TopologyError
-from tests.support.dsl.kafka_cases import LONG, TEXT, Case, CaseBuilder, Step, case, each, out, pipe, rows
+from tests.support.dsl.kafka_cases import (
+    LONG,
+    TEXT,
+    Case,
+    CaseBuilder,
+    Step,
+    case,
+    each,
+    out,
+    pipe,
+    restarted,
+    restored,
+    rows,
+)
 
 LONGEST_MS = 2**63 - 1
 UNBOUNDED = BufferConfig.unbounded()
@@ -282,6 +299,92 @@ PROCESSOR: dict[str, Case] = {
         out(("hey", None, 100)),
     ),
 }
+
+
+# ---- TimeOrderedKeyValueBufferTest, of a table
+
+
+def texts_held_back(buffer: BufferConfig) -> Callable[[CaseBuilder], KTable[KStream]]:
+    return lambda builder: builder.table("topic").suppress(until(HUNDRED_DAYS, buffer))
+
+
+BUFFERS: dict[str, Case] = {
+    "should respect eviction predicate": case(
+        texts_held_back(BufferConfig.max_records(1)),
+        pipe("topic", "asdf eyt at 0, zxcv rtg at 1"),
+        out("asdf eyt at 0"),
+    ),
+    "should evict oldest": case(
+        texts_held_back(BufferConfig.max_records(1)),
+        pipe("topic", "zxcv o23i4 at 1, asdf 3ng at 0"),
+        out("asdf 3ng at 0"),
+    ),
+    "should track count": case(
+        texts_held_back(BufferConfig.max_records(1)), pipe("topic", "asdf oin at 0, asdf wekjn at 1"), out()
+    ),
+}
+
+# What Kafka's buffer counts of the topic "topic".
+SIZES: list[tuple[str, int]] = [
+    ("asdf 23roni at 0", 43),
+    ("asdf 3l at 1", 39),
+    ("asdf 3l at 1, zxcv qfowin at 0", 82),
+    ("zxcv o23i4 at 1", 42),
+    ("zxcv o23i4 at 1, asdf 3ng at 0", 82),
+]
+
+
+@each(BUFFERS)
+def test_buffers(case: Case) -> None:
+    case.run()
+
+
+@pytest.mark.parametrize(("records", "size"), SIZES)
+def test_should_track_size(records: str, size: int) -> None:
+    fits, full = (BufferConfig.max_bytes(bound).shut_down_when_full() for bound in (size, size - 1))
+    case(texts_held_back(fits), pipe("topic", records), out()).run()
+    with pytest.raises(SuppressionBufferFullError) as error:
+        case(texts_held_back(full), pipe("topic", records)).run()
+    assert error.value.size_bytes == size
+
+
+# ---- SuppressionDurabilityIntegrationTest
+
+
+def counted_and_held_back(buffer: BufferConfig) -> Callable[[CaseBuilder], None]:
+    def program(builder: CaseBuilder) -> None:
+        counts = builder.stream("input").group_by_key().count(materialized=Materialized.as_("counts"))
+        both(builder, counts, until(LONGEST_MS, buffer))
+
+    return program
+
+
+def recovered(restart: Step) -> Case:
+    return case(
+        counted_and_held_back(BufferConfig.max_records(3).emit_early_when_full()),
+        pipe("input", "k1 v1 at 1, k2 v2 at 2, k3 v3 at 3"),
+        numbers("k1 1 at 1, k2 1 at 2, k3 1 at 3", ""),
+        pipe("input", "k4 v4 at 4, k5 v5 at 5"),
+        numbers("k4 1 at 4, k5 1 at 5", "k1 1 at 1, k2 1 at 2"),
+        restart,
+        pipe("input", "k6 v6 at 6, k7 v7 at 7, k8 v8 at 8"),
+        numbers("k6 1 at 6, k7 1 at 7, k8 1 at 8", "k3 1 at 3, k4 1 at 4, k5 1 at 5"),
+    )
+
+
+@each({"from disk": recovered(restarted), "from the changelog": recovered(restored)})
+def test_should_recover_buffer_after_shutdown(case: Case) -> None:
+    case.run()
+
+
+# ---- SuppressionIntegrationTest
+
+
+def test_should_shut_down_when_record_constraint_is_violated() -> None:
+    program = keys_of_values(until(LONGEST_MS, BufferConfig.max_records(1).shut_down_when_full()))
+    full = case(program, pipe("input", "k1 v1 at 0, k1 v2 at 1, k2 v1 at 2, x x at 3"))
+    with pytest.raises(SuppressionBufferFullError):
+        full.run()
 
 
 @each(SCENARIOS | BEFORE)

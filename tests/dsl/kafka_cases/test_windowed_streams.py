@@ -35,6 +35,7 @@ from tests.support.dsl.kafka_cases import (
     last,
     out,
     pipe,
+    restored,
     sessions,
 )
 from tests.support.dsl.kafka_programs import CLOSE, TEXTS, UPDATE, Program, Windows, add, aggregated, counted, zero
@@ -58,11 +59,6 @@ def joined(windows: Windows, strategy: EmitStrategy) -> Program:
         return windowed.aggregate(zero, add, materialized=TEXTS)
 
     return program
-
-
-def restored(run: CaseRun) -> None:
-    """The program starts again without its stores, which it makes anew from the changelogs."""
-    run.driver.restart(restore_from="changelog")
 
 
 # ---- TimeWindowedKStreamIntegrationTest

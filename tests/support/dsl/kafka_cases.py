@@ -218,6 +218,11 @@ def restarted(run: CaseRun) -> None:
     run.driver.restart()
 
 
+def restored(run: CaseRun) -> None:
+    """The program starts again without its stores, which it makes anew from the changelogs."""
+    run.driver.restart(restore_from="changelog")
+
+
 def sessions(store: str, *expected: tuple[Windowed, Any]) -> Step:
     """All that a session store holds: sessions and their values, by key."""
 
