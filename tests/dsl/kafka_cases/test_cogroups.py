@@ -6,7 +6,7 @@ SessionWindowedCogroupedKStreamImplTest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from statestore.dsl import KStream, KTable, Materialized, SessionWindows, SlidingWindows, TimeWindows
@@ -26,7 +26,7 @@ def add_number(key: Any, value: Any, aggregate: int) -> int:
 
 
 def cogrouped(
-    aggregators: dict[str, Aggregator],
+    aggregators: Mapping[str, Aggregator],
     begins: Callable[[], Any] = str,
     stored: Materialized = TEXTS,
     *,

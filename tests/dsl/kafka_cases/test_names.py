@@ -281,7 +281,11 @@ def test_stores_of_nodes(name: str) -> None:
 
 
 def streams_of(*topics: Any) -> Program:
-    return lambda builder: [builder.stream(each).foreach(same) for each in topics]
+    def program(builder: CaseBuilder) -> None:
+        for each in topics:
+            builder.stream(each).foreach(same)
+
+    return program
 
 
 def test_should_allow_streams_from_same_topic() -> None:
@@ -376,7 +380,7 @@ NOTHING: dict[str, Program] = {
     "initializer of a table": lambda builder: group_of(builder).aggregate(None, add, remove),
     "joiner of streams": lambda builder: builder.stream("one").join(builder.stream("two"), None, WITHIN_AN_HOUR),
     "joiner of a table": lambda builder: builder.stream("one").join(builder.table("two"), None),
-    "joiner of tables": lambda builder: builder.table("one").join(builder.table("two"), None),  # type: ignore[arg-type]
+    "joiner of tables": lambda builder: builder.table("one").join(builder.table("two"), None),
     "selector of a global table": lambda builder: builder.stream("one").join(builder.global_table("two"), None, plus),
     "other stream": lambda builder: builder.stream("one").join(None, plus, WITHIN_AN_HOUR),  # type: ignore[arg-type]
     "merged stream": lambda builder: builder.stream("one").merge(None),  # type: ignore[arg-type]

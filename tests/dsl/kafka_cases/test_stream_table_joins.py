@@ -182,8 +182,8 @@ def with_global_table(how: str) -> Program:
 
 def foreign(prefix: str, count: int, at_ms: int = 0, *, has_null_key: bool = False) -> Step:
     """Values that name a key of the global table; the timestamps count up."""
-    rows = [(key, f"{prefix}{key},FKey{key}", at_ms + key) for key in range(count)]
-    return pipe("stream", *((None if has_null_key and not key else key, *rest) for key, *rest in rows))  # type: ignore[misc]
+    keys = [None if has_null_key and not key else key for key in range(count)]
+    return pipe("stream", *((key, f"{prefix}{each},FKey{each}", at_ms + each) for each, key in enumerate(keys)))
 
 
 def global_table(prefix: str, count: int) -> Step:

@@ -27,6 +27,7 @@ from tests.support.dsl.kafka_cases import (
     TEXT,
     Case,
     CaseBuilder,
+    CaseRun,
     Step,
     case,
     each,
@@ -71,7 +72,13 @@ def counted(windows: Any) -> Callable[[CaseBuilder], None]:
 
 
 def numbers(raw: str, suppressed: str) -> Step:
-    return lambda run: [out(raw, name="raw", value=int)(run), out(suppressed, name="suppressed", value=int)(run)]  # type: ignore[func-returns-value]
+    steps = out(raw, name="raw", value=int), out(suppressed, name="suppressed", value=int)
+
+    def step(run: CaseRun) -> None:
+        for each_step in steps:
+            each_step(run)
+
+    return step
 
 
 THREE = pipe("input", "k1 v1 at 0, k1 v2 at 1, k2 v1 at 2")
