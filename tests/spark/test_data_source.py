@@ -240,7 +240,7 @@ def test_what_fails_leaves_nothing_that_is_state(ran: Ran, spark: SparkSession, 
 
 def test_a_dataframe_of_one_partition_is_saved(ran: Ran, spark: SparkSession, tmp_path: Path) -> None:
     rows = ran.read("totals")
-    options = {"store": "totals", "kind": "headers-kv", "shards": "4"}
+    options = {"store": "totals", "kind": "headers-kv", "shards": "3"}
     with pytest.raises(PySparkException, match=r"ShardOverlapError.*write_initial_state\(\)"):
         rows.write.format("headerstate").mode("append").options(**options).save(str(tmp_path))
     assert read_metadata(DurableLocation(tmp_path)) is None

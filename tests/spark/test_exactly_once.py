@@ -80,7 +80,7 @@ class OrderQueryThatFailsLate(OrderQuery):
         rows = stateful(
             self.records(),
             running_total_topology(),
-            shards=3,
+            shards=2,
             state_location=self.home / "state",
             local_dir=str(self.home / "local"),
             via=self.via,

@@ -15,7 +15,7 @@ from show import held_totals
 from statestore import Topology
 from statestore.spark import read_store, stateful
 
-SHARDS = 3
+SHARDS = 2
 KAFKA_ROWS = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "headers array<struct<key:string,value:binary>>"
