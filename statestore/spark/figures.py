@@ -23,6 +23,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from statestore.errors.state import LocationSharedError
 from statestore.recovery.commit.figures import CommitFigures, F, SizeFigures, StoreFigures, total
+from statestore.recovery.metadata.state_metadata import stage_of
 
 FIGURES: Final = "figures"
 """The column of a shard's figures as JSON: in one row of each shard call, else null."""
@@ -142,8 +143,14 @@ class BatchFigures(CallFigures):
         # The sums are always those of the shards. A frozen class has no other way to set them.
         vars(self).update(_sums(self.shards))
 
+    @property
+    def stage(self) -> str | None:
+        """The stage of a query that has several, as its directory in the state location is called; None of others."""
+        return stage_of(self.state_location)
+
     def __str__(self) -> str:
         query = f"query {self.query_name or self.query_id}, batch {self.batch_id}"
+        query = query if self.stage is None else f"{query}, {self.stage}"
         records, slowest, changed = self.records, self.slowest, total(StoreFigures, self.stores.values())
         if slowest is None:
             return f"{query}: no shard was called"

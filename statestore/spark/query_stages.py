@@ -27,6 +27,7 @@ class QueryStage(NamedTuple):
     number: int
     topology: Topology
     location: DurableLocation
+    shards: int
     shard_by: str
     lanes: Lanes | None
     """Which of its records are for which stage; None if it is the only one."""
@@ -36,12 +37,19 @@ class QueryStage(NamedTuple):
 
 
 def query_stages(
-    spark: SparkSession, topology: Topology, chain: Chain, location: DurableLocation, shard_by: str, via: str
+    spark: SparkSession,
+    topology: Topology,
+    chain: Chain,
+    location: DurableLocation,
+    shards: int | Mapping[str, int],
+    shard_by: str,
+    via: str,
 ) -> tuple[QueryStage, ...]:
     """Return the stages of a query in their order.
 
     Raises TopologyError for what can't run there: of several stages one through applyInPandasWithState, of which Spark
-    allows one a query, and interceptors; TopologyChangedError if the state at the location has another number of them.
+    allows one a query, and interceptors; TopologyChangedError if the state at the location has another number of them;
+    ValueError for shards of other stages.
     """
     stages = stages_of(topology)
     if len(stages) > 1 and via == "apply_in_pandas_with_state":
@@ -57,13 +65,18 @@ def query_stages(
             remedy="Keys are divided anew elsewhere than before: undo the change, or start anew with a new "
             "state_location and a new checkpoint",
         )
+    names = [stage_name(number) for number in range(len(stages))]
+    of_stages = dict.fromkeys(names, shards) if isinstance(shards, int) else shards
+    if of_stages.keys() != {*names}:
+        raise ValueError(f"shards must be a number, or one for each of {', '.join(names)}, not {shards!r}")
     made = []
     for number, stage in enumerate(stages):
         part = stage.topology.with_interceptors(chain)
         by = shard_by if number == 0 else ShardBy.KEY.value
         part.check_sharding(by)
-        room, lanes = (location, None) if len(stages) == 1 else (location.below(stage_name(number)), Lanes.of(stage))
-        made.append(QueryStage(number, part, room, by, lanes, is_last=number == len(stages) - 1, copied=stage.copied))
+        room, lanes = (location, None) if len(stages) == 1 else (location.below(names[number]), Lanes.of(stage))
+        is_last = number == len(stages) - 1
+        made.append(QueryStage(number, part, room, of_stages[names[number]], by, lanes, is_last, stage.copied))
     return tuple(made)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -71,7 +71,7 @@ def stateful(
     records: DataFrame,
     topology: Topology,
     *,
-    shards: int,
+    shards: int | Mapping[str, int],
     state_location: str | Path | DurableLocation,
     via: str = "transform_with_state",
     shard_by: str = "key",
@@ -91,7 +91,8 @@ def stateful(
             gives them with `includeHeaders`; `timestampType` is accepted and ignored.
         topology: what to run. Its structure is recorded at the first start.
         shards: how many parts the key space has, fixed at the first start. At most that many tasks run at once. A
-            topology with repartition topics runs in stages, each with that many shards and a state of its own.
+            topology with repartition topics runs in stages, each with that many shards and a state of its own; or with
+            as many as a mapping says, as {"stage-0": 8, "stage-1": 2}.
         state_location: path or URI (file, s3, gs, hdfs) for the committed state; one query, one location. With Spark
             Connect the server opens it, never the client.
         via: Spark's entry point, "transform_with_state" or "apply_in_pandas_with_state".
@@ -138,12 +139,13 @@ def stateful(
     _validate(topology.with_interceptors(chain))
     choose_python(spark)
     end_with_sentence()
-    stages = query_stages(spark, topology, chain, location_in(spark, state_location), shard_by, via)
+    stages = query_stages(spark, topology, chain, location_in(spark, state_location), shards, shard_by, via)
     for stage in stages:
         check_code_on_workers(stage.topology, handling, spark)
-    settings = _settings(spark, shards, via)
+    most = max(stage.shards for stage in stages)
+    settings = _settings(spark, most, via)
     partitions = settings.get(PARTITIONS) or spark.conf.get(PARTITIONS)
-    asked = [_new_metadata(stage.topology, handling, shards, stage.shard_by, partitions) for stage in stages]
+    asked = [_new_metadata(stage, handling, partitions) for stage in stages]
     # The first stage last: if it has a state, all have one.
     agreed = [
         _agreed(spark, stage.location, asked[stage.number], accept_topology_change) for stage in reversed(stages)
@@ -161,20 +163,20 @@ def stateful(
             handling,
             memory.input_bytes,
             metadata.wall_clock,
-            shards if PARTITIONS in settings else None,
+            most if PARTITIONS in settings else None,
             hands_on=stage.lanes is not None,
             is_last=stage.is_last,
             copied=stage.copied,
         )
-        pack = _pack(stage, metadata, shards, max_timestamp_ahead_ms)
+        pack = _pack(stage, metadata, max_timestamp_ahead_ms)
         packed = carry(rows.mapInArrow(pack.__call__, PACKED_SCHEMA), settings, str(stage.location))
         rows = observe_figures(_DRIVERS[via](packed, call), metadata.state_id, str(stage.location)).select(BLOB)
     return rows.mapInArrow(unpack, OUTPUT_SCHEMA)
 
 
-def _pack(stage: QueryStage, metadata: StateMetadata, shards: int, max_timestamp_ahead_ms: int | None) -> Pack:
+def _pack(stage: QueryStage, metadata: StateMetadata, max_timestamp_ahead_ms: int | None) -> Pack:
     return Pack(
-        shards,
+        stage.shards,
         stage.shard_by,
         metadata.routing,
         tuple(stage.topology.global_stores.values()),
@@ -221,14 +223,13 @@ def _agree_as_json(
     return agree_on_metadata(location, asked, accept_topology_change=accept_topology_change).to_json()
 
 
-def _new_metadata(
-    topology: Topology, handling: FailureHandling, shards: int, shard_by: str, state_partitions: str | None
-) -> StateMetadata:
-    """Return the metadata of a new state; without `state_partitions` there is one for each shard."""
+def _new_metadata(stage: QueryStage, handling: FailureHandling, state_partitions: str | None) -> StateMetadata:
+    """Return the metadata of a stage's new state; without `state_partitions` there is one for each shard."""
+    topology, shards = stage.topology, stage.shards
     return StateMetadata(
         new_state_id(),
         shards,
-        shard_by,
+        stage.shard_by,
         routing_numbers(shards, int(state_partitions or shards)),
         topology.store_specs(),
         topology.to_json(),
@@ -261,8 +262,9 @@ def _check_driver(via: str, spark: SparkSession) -> None:
         require('through Spark Connect via="transform_with_state", but not via="apply_in_pandas_with_state",', WITH_ALL)
 
 
-def _check_records(records: DataFrame, shards: int, max_timestamp_ahead_ms: int | None) -> None:
-    if not isinstance(shards, int) or shards < 1:
+def _check_records(records: DataFrame, shards: int | Mapping[str, int], max_timestamp_ahead_ms: int | None) -> None:
+    counts = shards.values() if isinstance(shards, Mapping) else (shards,)
+    if any(type(count) is not int or count < 1 for count in counts):
         raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")
     if max_timestamp_ahead_ms is not None and (type(max_timestamp_ahead_ms) is not int or max_timestamp_ahead_ms < 0):
         raise ValueError(f"max_timestamp_ahead_ms must be 0 ms or more, or None, not {max_timestamp_ahead_ms!r}")

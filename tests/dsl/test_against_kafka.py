@@ -26,15 +26,9 @@ from statestore.dsl.grouped_table import KGroupedTable
 from statestore.errors import TopologyError
 from statestore.testing.jars import kafka_streams_jars
 from tests.support.java.dsl import run_dsl_with_kafka_streams
+from tests.support.twins.dsl_comparing import difference, last_values, written
 from tests.support.twins.dsl_coverage import coverage
-from tests.support.twins.dsl_driver import (
-    difference,
-    go_on_here,
-    run_dsl_here,
-    run_in_batches_here,
-    step_of_all_times,
-    written,
-)
+from tests.support.twins.dsl_driver import go_on_here, run_dsl_here, run_in_batches_here, step_of_all_times
 from tests.support.twins.fixed_dsl import DIFFERING, FIXED, LAST_MS, WRONG, WRONG_HERE
 from tests.support.twins.random_dsl import draw_dsl_scenario
 
@@ -85,16 +79,6 @@ Topics = dict[str, list[Any]]
 def by_key(topics: Topics) -> Topics:
     """Records of each topic by key, those of a key in their order."""
     return {topic: sorted(records, key=lambda record: record[0] or "") for topic, records in topics.items()}
-
-
-def last_values(topics: Topics) -> dict[str, dict[str, Any]]:
-    """The last value of each key in each topic but the program's own, and but for changes, which name the one before.
-
-    In a micro-batch, a response to a left value that has changed meanwhile is left out, and so is a second deletion.
-    """
-    results = {topic for topic in topics if not topic.startswith("app-") and topic != "changes"}
-    last = {topic: {key: value for key, value, _ in topics[topic]} for topic in results}
-    return {topic: {key: value for key, value in last[topic].items() if value is not None} for topic in results}
 
 
 MOVED = (

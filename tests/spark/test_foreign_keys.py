@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from random import Random
@@ -14,13 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from orders import write_rows
 from statestore import Serdes, Topology
 from statestore.dsl import Materialized, StreamsBuilder
-from statestore.spark import read_store, stateful
+from statestore.spark import read_store, rescale, stateful
 from tests.support.spark.queries import KAFKA_ROWS
 from tests.support.staged import StagedRun
 
 TEXT = Serdes.string()
 SERDES: Any = {"key_serde": TEXT, "value_serde": TEXT}
-BATCHES = 4
 Table = dict[str, str]
 
 
@@ -111,7 +110,8 @@ def test_each_batch_ends_with_the_results_of_its_tables(seed: int, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_results_are_those_of_the_tables_after_each_batch(spark: SparkSession, tmp_path: Path) -> None:
+def test_results_go_on_in_other_shards(spark: SparkSession, tmp_path: Path) -> None:
+    """Each stage's state is moved to another number of shards in the middle."""
     results: dict[str, Table] = {"inner": {}, "left": {}, "filtered": {}}
     found, names_of_headers = [], []
 
@@ -126,35 +126,42 @@ def test_results_are_those_of_the_tables_after_each_batch(spark: SparkSession, t
                 names_of_headers.append({header.key for header in each.headers})
         found.append({topic: dict(table) for topic, table in results.items()})
 
-    tables: dict[str, Table] = {"orders": {}, "customers": {}}
-    wanted: list[dict[str, Table]] = []
-    batches = drawn(Random(7), BATCHES)
-    (tmp_path / "input").mkdir()
-    for started, stopped in ((0, BATCHES // 2), (BATCHES // 2, BATCHES)):
-        for number, batch in enumerate(batches[started:stopped], started):
+    def run(home: Path, batches: list[list[dict[str, Any]]], shards: Mapping[str, int]) -> None:
+        (home / "input").mkdir(parents=True)
+        for number, batch in enumerate(batches):
             for each in batch:
                 put(tables[each["topic"]], each["key"].decode(), each["value"] and each["value"].decode())
-            write_rows(batch, tmp_path / "input" / f"{number}.parquet", 1_000.0 + number)
+            write_rows(batch, home / "input" / f"{number}.parquet", 1_000.0 + number)
             wanted.append(joined(tables["orders"], tables["customers"]))
-        records = spark.readStream.schema(KAFKA_ROWS).option("maxFilesPerTrigger", 1)
-        rows = stateful(
-            records.parquet(str(tmp_path / "input")),
-            program(),
-            shards=3,
-            state_location=tmp_path / "state",
-            local_dir=str(tmp_path / "local"),
+        records = spark.readStream.schema(KAFKA_ROWS).option("maxFilesPerTrigger", 1).parquet(str(home / "input"))
+        rows = stateful(records, program(), shards=shards, state_location=home / "state", local_dir=str(home / "local"))
+        writer = rows.writeStream.foreachBatch(keep).option("checkpointLocation", str(home / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    tables: dict[str, Table] = {"orders": {}, "customers": {}}
+    wanted: list[dict[str, Table]] = []
+    batches = drawn(Random(7), 4)
+    before, after = tmp_path / "before", tmp_path / "after"
+    run(before, batches[:2], {"stage-0": 1, "stage-1": 3, "stage-2": 2})
+    shards = {"stage-0": 2, "stage-1": 4, "stage-2": 1}
+    for stage, count in shards.items():
+        rescale(
+            spark,
+            checkpoint_location=before / "checkpoint",
+            state_location=before / "state" / stage,
+            to=after / "state" / stage,
+            shards=count,
+            state_partitions=max(shards.values()),
+            trust_keys=True,
         )
-        writer = rows.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
-        shutil.rmtree(tmp_path / "local")
+    run(after, batches[2:], shards)
     assert found == wanted
     assert names_of_headers.count({"orders", "customers"}) == len(names_of_headers) > 10
     kept = read_store(
         spark,
         "customers",
-        checkpoint_location=tmp_path / "checkpoint",
-        state_location=tmp_path / "state",
+        checkpoint_location=after / "checkpoint",
+        state_location=after / "state",
         key_serde="string",
         value_serde="string",
     )

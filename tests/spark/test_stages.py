@@ -128,7 +128,7 @@ def driver_outputs(mark: Path) -> list[Outputs]:
 class Query:
     """The program over files, one a micro-batch."""
 
-    def __init__(self, spark: SparkSession, home: Path, shards: int) -> None:
+    def __init__(self, spark: SparkSession, home: Path, shards: int | dict[str, int]) -> None:
         self.spark, self.home, self.shards = spark, home, shards
         self.state = home / "state"
         self.found: list[Outputs] = []
@@ -174,8 +174,13 @@ def test_one_shard_puts_out_what_the_test_driver_does(spark: SparkSession, tmp_p
 
 
 def test_shards_count_each_word_once(spark: SparkSession, tmp_path: Path) -> None:
-    query = Query(spark, tmp_path, shards=2)
+    query = Query(spark, tmp_path, shards={"stage-0": 1, "stage-1": 2, "stage-2": 1})
     query.run(*BATCHES)
+    called: dict[str | None, set[int]] = defaultdict(set)
+    for figures in query.figures:
+        called[figures.stage] |= {each.shard for each in figures.shards}
+    assert called == {"stage-0": {0}, "stage-1": {0, 1}, "stage-2": {0}}
+    assert {str(figures).split(":")[0].rpartition(", ")[2] for figures in query.figures} == called.keys()
     words = Counter(word for batch in BATCHES for each in batch if each.topic == "lines" for word in each.text.split())
     weights: Counter[str] = Counter()
     for word, count in words.items():
@@ -212,6 +217,8 @@ def test_what_can_not_run_in_stages_is_refused(spark: SparkSession, tmp_path: Pa
     made = program(tmp_path / "mark")
     with pytest.raises(TopologyError, match="Spark allows one applyInPandasWithState in a query"):
         query.rows(made, via="apply_in_pandas_with_state")
+    with pytest.raises(ValueError, match=r"a number, or one for each of stage-0, stage-1, stage-2, not \{"):
+        query.rows(made, shards={"stage-0": 1})
     query.rows(made)
     builder = StreamsBuilder()
     builder.stream("lines", key_serde=TEXT, value_serde=TEXT).group_by_key().count()

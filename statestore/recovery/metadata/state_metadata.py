@@ -162,6 +162,13 @@ def stage_name(number: int) -> str:
     return f"stage-{number}"
 
 
+def stage_of(location: str) -> str | None:
+    """Return the directory of a stage that a location is; None if it is no stage's."""
+    directory = location.rstrip("/").rpartition("/")[2]
+    number = directory.rpartition("-")[2]
+    return directory if number.isdecimal() and directory == stage_name(int(number)) else None
+
+
 def states_at(location: DurableLocation) -> list[tuple[DurableLocation, StateMetadata]]:
     """Return the states of a query's stages in their order; one is the location itself. Empty if there is no state."""
     metadata = read_metadata(location)
