@@ -27,9 +27,15 @@ def round_of(operator: Operator, number: int, records: int, keys: int, *, batch_
 def shard_call_us(
     home: Path, operators: Sequence[Operator], records_per_shard: int, keys: int
 ) -> Mapping[str, Mapping[str, float]]:
-    """Return microseconds of the shard call a record, by operator and form: thread time, best of the rounds in turn."""
+    """Return microseconds of the shard call a record, by operator and form: thread time, best of the rounds in turn.
+
+    Those of several stages have none.
+    """
     found: dict[str, dict[str, float]] = {}
     for operator in operators:
+        if any(make().repartition_topics for make in operator.here.values()):
+            found[operator.name] = {}
+            continue
         scratch = home / operator.name
         forms = {form: ShardRounds(scratch / form, make(), SHARDS) for form, make in operator.here.items()}
         least = dict.fromkeys(forms, float("inf"))

@@ -29,6 +29,7 @@ from dsl_programs import (
     JOINED,
     LATENESS_MS,
     LEFT,
+    LINES,
     RIGHT,
     SIZE_MS,
     SUPPRESSED,
@@ -39,12 +40,13 @@ from dsl_programs import (
     one_input,
     two_inputs,
 )
-from statestore import Topology
+from statestore import Serdes, Topology
 from statestore.format.serde_columns import INT64_COLUMNS
 from workload import KAFKA_ROWS, START_MS, records, write_batch
 
 SCHEMA: Final = f"{KAFKA_ROWS}, amount bigint"
 BATCH_MS: Final = 250_000
+WORDS_OF_LINE: Final = 5
 Inputs = Mapping[str, DataFrame]
 """The rows of each topic."""
 Forms = Mapping[str, Callable[[Inputs], DataFrame]]
@@ -88,9 +90,9 @@ def _joined_rows(inputs: Inputs, how: str, kept: Mapping[str, Column]) -> DataFr
     return pairs.select("key", "timestamp", total.alias("total"), *(each.alias(name) for name, each in kept.items()))
 
 
-def _aggregates(grouped: Callable[[DataFrame], GroupedData], total: Callable[[], Column]) -> Forms:
+def _aggregates(grouped: Callable[[DataFrame], GroupedData], total: Callable[[], Column], topic: str = TOPIC) -> Forms:
     def aggregated(inputs: Inputs, *more: Column) -> DataFrame:
-        return grouped(inputs[TOPIC]).agg(total().alias("total"), *more)
+        return grouped(inputs[topic]).agg(total().alias("total"), *more)
 
     return {
         SPARK: aggregated,
@@ -119,6 +121,11 @@ def _by_session(rows: DataFrame) -> GroupedData:
     return _watermarked(rows).groupBy(F.session_window("timestamp", f"{GAP_MS} milliseconds"), "key")
 
 
+def _by_word(rows: DataFrame) -> GroupedData:
+    words = F.explode(F.split(F.col("value").cast("string"), " ")).alias("key")
+    return rows.select(words, "headers", "offset").groupBy("key")
+
+
 def _deduplicated(inputs: Inputs) -> DataFrame:
     rows = inputs[TOPIC].withWatermark("timestamp", f"{WITHIN_MS} milliseconds")
     return rows.dropDuplicatesWithinWatermark(["key"])
@@ -140,6 +147,13 @@ OPERATORS: Final = (
         forms(programs.total),
         _aggregates(_by_key, _sum),
         "update",
+    ),
+    Operator(
+        "word count",
+        {UPDATE: one_input(programs.word_count, value_serde=Serdes.string(), topic=LINES)},
+        _aggregates(_by_word, _number, LINES),
+        "update",
+        (LINES,),
     ),
     Operator(
         "tumbling windows",
@@ -200,12 +214,18 @@ def records_of(number: int, count: int, keys: int, topic: str = TOPIC, *, batch_
     times_us = START_MS * 1_000 + number * batch_ms * 1_000 + np.arange(count) * (batch_ms * 1_000) // count
     columns: dict[str, Any] = dict(zip(made.schema.names, made.columns, strict=True))
     columns |= {
-        "value": INT64_COLUMNS.serialize(amounts),
+        "value": _lines(first, count, keys) if topic == LINES else INT64_COLUMNS.serialize(amounts),
         "topic": pa.array([topic] * count),
         "timestamp": pa.array(times_us // 1_000 * 1_000).cast(made.schema.field("timestamp").type),
         "amount": amounts,
     }
     return pa.record_batch(columns)
+
+
+def _lines(first: int, count: int, words: int) -> pa.BinaryArray:
+    """Return as many lines, of WORDS_OF_LINE of `words` different words."""
+    drawn = np.random.default_rng(first).integers(words, size=(count, WORDS_OF_LINE))
+    return pa.array([" ".join(f"word{word}" for word in line).encode() for line in drawn.tolist()], pa.binary())
 
 
 def write_topic(directory: Path, topic: str, batches: int, records_per_batch: int, keys: int) -> None:

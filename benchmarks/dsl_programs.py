@@ -27,6 +27,8 @@ LATENESS_MS: Final = 60_000
 """Of windows the grace, of Spark's queries the watermark: nothing is late."""
 TOPIC: Final = "in"
 LEFT, RIGHT = "left", "right"
+LINES: Final = "lines"
+"""A topic of text."""
 Program = Callable[[KStream], KTable[Any] | KStream]
 """Makes of the input what is put out."""
 Table = Callable[[KStream, Materialized], KTable[Any]]
@@ -36,13 +38,13 @@ EACH, JOINED = "each change", "each pair"
 
 
 def one_input(
-    program: Program, *, in_columns: bool = True, value_serde: Serde[Any] | None = None
+    program: Program, *, in_columns: bool = True, value_serde: Serde[Any] | None = None, topic: str = TOPIC
 ) -> Callable[[], Topology]:
     """Return what makes the topology of a program with one input, whose values are int64 if nothing is said."""
 
     def topology() -> Topology:
         builder = StreamsBuilder(in_columns=in_columns)
-        made = program(builder.stream(TOPIC, key_serde=Serdes.bytes(), value_serde=value_serde or Serdes.int64()))
+        made = program(builder.stream(topic, key_serde=Serdes.bytes(), value_serde=value_serde or Serdes.int64()))
         (made.to_stream() if isinstance(made, KTable) else made).to("out")
         return builder.build()
 
@@ -82,6 +84,11 @@ def kept(*, is_cached: bool = False) -> Materialized:
 
 def count(stream: KStream, materialized: Materialized) -> KTable[Any]:
     return stream.group_by_key().count(materialized=materialized)
+
+
+def word_count(stream: KStream) -> KTable[Any]:
+    words = stream.flat_map_values(str.split, value_serde=Serdes.string())
+    return words.group_by(lambda _, word: word, key_serde=Serdes.string()).count(materialized=kept(is_cached=True))
 
 
 def total(stream: KStream, materialized: Materialized) -> KTable[Any]:

@@ -89,7 +89,11 @@ class Files(Place):
         super().__init__(spark)
         self._home = home
         for topic in topics:
-            part = sizes.records_per_batch if topic == dsl_programs.TOPIC else sizes.records_per_batch // 2
+            part = (
+                sizes.records_per_batch
+                if topic in (dsl_programs.TOPIC, dsl_programs.LINES)
+                else sizes.records_per_batch // 2
+            )
             write_topic(home / topic, topic, sizes.all_batches, part, sizes.keys)
 
     def rows(self, topic: str) -> DataFrame:

@@ -1,4 +1,4 @@
-"""A query of three stages under faults: words are counted, and their counts added up by the words' length."""
+"""A query of four stages under faults: counts of words are added up by the words' lengths, and joined with the sums."""
 
 from __future__ import annotations
 
@@ -52,8 +52,14 @@ def program() -> Topology:
     counts.to_stream().to("counts")
     lengths = {"key_serde": INT64, "value_serde": INT64, "name": "lengths"}
     by_length = counts.group_by(lambda word, count: (len(word), count), **lengths)
-    by_length.sum(materialized=Materialized.as_("lengths"))
+    sums = by_length.sum(materialized=Materialized.as_("lengths"))
+    kept = Materialized.as_("shares")
+    counts.join(sums, share, foreign_key=lambda word, _: len(word), value_serde=TEXT, materialized=kept)
     return builder.build()
+
+
+def share(count: int, of: int) -> str:
+    return f"{count} of {of}"
 
 
 def seeded_lines(seed: int) -> list[list[Line]]:
@@ -113,7 +119,8 @@ class StagesQuery:
         lengths: Counter[int] = Counter()
         for word, count in seen.items():
             lengths[len(word)] += count
-        return {"output": output, "counts": counts, "lengths": dict(lengths)}
+        shares = {word: share(count, lengths[len(word)]) for word, count in seen.items()}
+        return {"output": output, "counts": counts, "lengths": dict(lengths), "shares": shares}
 
     def found(self) -> Contents:
         output: dict[str, list[Any]] = {}
@@ -125,16 +132,17 @@ class StagesQuery:
                 )
         counts = {row.key: (row.value, row.timestamp_ms, _headers(row)) for row in self._kept("counts", "string")}
         lengths = {row.key: row.value for row in self._kept("lengths", "int64")}
-        return {"output": output, "counts": counts, "lengths": lengths}
+        shares = {row.key: row.value for row in self._kept("shares", "string", "string")}
+        return {"output": output, "counts": counts, "lengths": lengths, "shares": shares}
 
-    def _kept(self, store: str, key_serde: str) -> list[Row]:
+    def _kept(self, store: str, key_serde: str, value_serde: str = "int64") -> list[Row]:
         found = read_store(
             self.spark,
             store,
             checkpoint_location=self.environment.checkpoint,
             state_location=self.environment.state_location,
             key_serde=key_serde,
-            value_serde="int64",
+            value_serde=value_serde,
         )
         return found.collect()
 
