@@ -76,7 +76,7 @@ def test_what_a_join_lacks_is_said_when_it_is_built() -> None:
     builder = StreamsBuilder()
     left, right = tables(builder)
     unknown = left.map_values(len)
-    with pytest.raises(TopologyError, match=r"the serde of its values is unknown\. Give one to the step that makes"):
+    with pytest.raises(TopologyError, match="the serde of their values is unknown: give value_serde to the step that"):
         unknown.join(right, pair, foreign_key=str)
     with pytest.raises(TopologyError, match="foreign_key wants a function of value, or of key and value"):
         left.join(right, pair, foreign_key=lambda: "")

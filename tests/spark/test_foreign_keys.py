@@ -161,12 +161,6 @@ def test_results_go_on_in_other_shards(spark: SparkSession, tmp_path: Path) -> N
     run(after, batches[2:], shards)
     assert found == wanted
     assert names_of_headers.count({"orders", "customers"}) == len(names_of_headers) > 10
-    kept = read_store(
-        spark,
-        "customers",
-        checkpoint_location=after / "checkpoint",
-        state_location=after / "state",
-        key_serde="string",
-        value_serde="string",
-    )
+    committed = {"checkpoint_location": after / "checkpoint", "state_location": after / "state"}
+    kept = read_store(spark, "customers", **committed, key_serde="string", value_serde="string")
     assert {each.key: each.value for each in kept.collect()} == tables["customers"]

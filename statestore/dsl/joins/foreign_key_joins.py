@@ -26,11 +26,11 @@ from statestore.dsl.processors.foreign_key_joining import (
 from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.tables import CopiedTable
+from statestore.dsl.repartition import serdes_of_topic
 from statestore.dsl.stream_graph import GraphNode, StreamGraph
 from statestore.dsl.table_plans import SourceTable
-from statestore.errors import TopologyError
 from statestore.format.keys.entry_key import MAP_KEYS
-from statestore.format.serde import Serde, Serdes
+from statestore.format.serde import Serdes
 from statestore.processor.processor import ProcessorSupplier
 
 _FK_JOIN: Final = "KTABLE-FK-JOIN-"
@@ -85,8 +85,8 @@ def add_foreign_key_join(
     left.plan.send_old_values(even_unkept=True)
     names = _Names(graph, name)
     kept = materialized.or_name(lambda: graph.new_store_name(_OUTPUT))
-    keys, values = _serdes(left)
-    foreign_keys, foreign_values = _serdes(right)
+    keys, values = serdes_of_topic(left.stage, names.responses)
+    foreign_keys, foreign_values = serdes_of_topic(right.stage, names.subscriptions)
     subscribers = Materialized(names.store, Serdes.bytes(), SUBSCRIPTIONS, kept.is_persistent).key_value_builder()
     left_view, right_view = left.plan.view(), right.plan.view()
 
@@ -128,14 +128,3 @@ def add_foreign_key_join(
     plan = SourceTable(kept, is_kept=materialized.name is not None)
     graph.add(GraphNode(names.result, (names.resolving,), plan.supplier, plan.stores))
     return names.result, plan
-
-
-def _serdes(side: TableSide) -> tuple[Serde[Any], Serde[Any]]:
-    keys, values = side.stage.key_serde, side.stage.value_serde
-    if keys is None or values is None:
-        what = "keys" if keys is None else "values"
-        raise TopologyError(
-            f"{side.stage.node!r} can't be joined by a foreign key: the serde of its {what} is unknown. Give one to "
-            "the step that makes the table"
-        )
-    return keys, values

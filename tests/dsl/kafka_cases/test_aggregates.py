@@ -13,16 +13,14 @@ from statestore.dsl import KStream, KTable, Materialized
 from tests.support.dsl.kafka_cases import (
     INT,
     TEXT,
-    Case,
     CaseBuilder,
     Step,
-    Way,
     anything,
     case,
     dropped,
-    each,
-    each_way,
     last,
+    of_cases,
+    of_cases_both_ways,
     out,
     pipe,
     plus,
@@ -53,13 +51,13 @@ def aggregated(stored: Materialized) -> Program:
     return lambda builder: builder.stream("topic").group_by_key().aggregate(zero, add, materialized=stored)
 
 
-COUNTED: dict[str, Case] = {
+COUNTED = {
     "should count and materialize results, and measure skips": case(
         counted, SEVEN, anything, stored("count", {"1": (3, 10), "2": (1, 1), "3": (2, 9)}), dropped(1)
     ),
 }
 
-OF_STREAMS: dict[str, Case] = {
+OF_STREAMS = {
     "should reduce and materialize results, and measure skips": case(
         reduced, SEVEN, anything, stored("reduce", {"1": ("A+C+D", 10), "2": ("B", 1), "3": ("E+F", 9)}), dropped(1)
     ),
@@ -158,7 +156,7 @@ COLORS: tuple[Step, ...] = (
 )
 PLACES = pipe("topic", "A 1 at 10, B 1 at 50, C 1 at 30, D 2 at 40, E 2 at 60")
 
-OF_TABLES: dict[str, Case] = {
+OF_TABLES = {
     "basic aggregate": case(
         added(grouped(as_it_is)),
         pipe("topic", "A 1 at 10, B 2 at 15, A 3 at 20, B 4 at 18, C 5 at 5, D 6 at 25, B 7 at 15, C 8 at 10"),
@@ -229,16 +227,6 @@ OF_TABLES: dict[str, Case] = {
 }
 
 
-@each_way(COUNTED)
-def test_counts_of_streams(case: Case, way: Way) -> None:
-    case.run(way)
-
-
-@each(OF_STREAMS)
-def test_aggregates_of_streams(case: Case) -> None:
-    case.run()
-
-
-@each(OF_TABLES)
-def test_aggregates_of_tables(case: Case) -> None:
-    case.run()
+test_counts_of_streams = of_cases_both_ways(COUNTED)
+test_aggregates_of_streams = of_cases(OF_STREAMS)
+test_aggregates_of_tables = of_cases(OF_TABLES)

@@ -10,7 +10,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from statestore.dsl import KStream, KTable, Materialized, SessionWindows, SlidingWindows, TimeWindows
-from tests.support.dsl.kafka_cases import INT, TEXT, Case, CaseBuilder, CaseRun, Step, case, each, out, pipe, plus, rows
+from tests.support.dsl.kafka_cases import (
+    INT,
+    TEXT,
+    Case,
+    CaseBuilder,
+    CaseRun,
+    Step,
+    case,
+    each,
+    of_cases,
+    out,
+    pipe,
+    plus,
+    rows,
+)
 from tests.support.dsl.kafka_programs import TEXTS, add, remove, zero
 
 Program = Callable[[CaseBuilder], KTable[KStream]]
@@ -89,7 +103,7 @@ SUMMED = (
     "k2 11 at 500"
 )
 
-COGROUPED: dict[str, Case] = {
+COGROUPED = {
     "should cogroup and aggregate single streams": case(
         cogrouped(ONE),
         pipe("one", "k1 A at 0, k2 B at 0, k2 B at 0, k1 A at 0"),
@@ -187,7 +201,7 @@ def merged(key: Any, one: str, other: str) -> str:
 
 FOUR_OF_ONE = pipe("one", "k1 A at 0, k2 A at 0, k2 A at 1, k1 A at 2")
 
-TIME_WINDOWS: dict[str, Case] = {
+TIME_WINDOWS = {
     "time window aggregate": case(
         cogrouped(MIXED, zero, windows=TUMBLING),
         pipe("one", "k1 A at 0, k2 A at 0, k2 A at 1, k1 A at 2, k1 B at 3, k2 B at 3, k2 B at 4, k1 B at 4"),
@@ -229,7 +243,7 @@ TIME_WINDOWS: dict[str, Case] = {
     ),
 }
 
-SLIDING_WINDOWS: dict[str, Case] = {
+SLIDING_WINDOWS = {
     "sliding window aggregate": case(
         cogrouped(MIXED, zero, windows=SLIDING),
         pipe(
@@ -254,7 +268,7 @@ SLIDING_WINDOWS: dict[str, Case] = {
     ),
 }
 
-SESSIONS: dict[str, Case] = {
+SESSIONS = {
     "session window aggregate": case(
         cogrouped({"one": add}, zero, windows=GAP_500, merger=merged),
         pipe("one", "k1 A at 0, k2 A at 0, k1 B at 599, k2 B at 607"),
@@ -296,9 +310,7 @@ SESSIONS: dict[str, Case] = {
 }
 
 
-@each(COGROUPED)
-def test_cogroups(case: Case) -> None:
-    case.run()
+test_cogroups = of_cases(COGROUPED)
 
 
 @each(TIME_WINDOWS | SLIDING_WINDOWS | SESSIONS)

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from statestore.dsl import Joined, JoinWindows, KStream, KTable, Materialized
-from tests.support.dsl.kafka_cases import LONG, TEXT, Case, CaseBuilder, Row, Step, case, each, out, pipe, stored
+from tests.support.dsl.kafka_cases import LONG, TEXT, CaseBuilder, Row, Step, case, of_cases, out, pipe, stored
 
 Program = Callable[[CaseBuilder], Any]
 
@@ -127,7 +127,7 @@ THREE_STREAMS = (
 )
 ONE_STREAM = ". A-A@2 B-A@3,A-B@3,B-B@3 . C-A@5,C-B@5,A-C@5,B-C@5,C-C@5 . D-A@7,D-B@7,D-C@7,A-D@7,B-D@7,C-D@7,D-D@7"
 
-STREAM_STREAM: dict[str, Case] = {
+STREAM_STREAM = {
     "self join": case(self_join, *steps(OF_LEFT, ONE_STREAM)),
     "inner": case(streams("join"), *steps(IN_ORDER, f"{TWO_STREAMS} . .")),
     "inner repartitioned": case(repartitioned_streams("join"), *steps(IN_ORDER, f"{TWO_STREAMS} . .")),
@@ -140,7 +140,7 @@ STREAM_STREAM: dict[str, Case] = {
     "multi inner": case(streams("join", "join"), *steps(IN_ORDER, THREE_STREAMS)),
 }
 
-STREAM_TABLE: dict[str, Case] = {
+STREAM_TABLE = {
     name: case(program, *steps(OUT_OF_ORDER, expected))
     for name, program, expected in (
         ("inner", stream_table("join"), ". . . . B-a@5 . . . . . . . . . D-d@6 . . . E-e@15 . . . ."),
@@ -172,7 +172,7 @@ STREAM_TABLE: dict[str, Case] = {
     )
 }
 
-TABLE_TABLE: dict[str, Case] = {
+TABLE_TABLE = {
     name: case(program, *steps(OUT_OF_ORDER, expected), stored("joined", {0: (expected_last, last_ms)}))
     for name, program, expected, expected_last, last_ms in (
         (
@@ -269,7 +269,7 @@ TABLE_TABLE: dict[str, Case] = {
     )
 }
 
-MULTI_JOINS: dict[str, Case] = {
+MULTI_JOINS = {
     name: case(tables(first, second), *steps(IN_ORDER, expected), stored("joined", {0: ("D-d-d", 15)}))
     for name, first, second, expected in (
         (
@@ -336,21 +336,7 @@ MULTI_JOINS: dict[str, Case] = {
 }
 
 
-@each(STREAM_STREAM)
-def test_stream_stream(case: Case) -> None:
-    case.run()
-
-
-@each(STREAM_TABLE)
-def test_stream_table(case: Case) -> None:
-    case.run()
-
-
-@each(TABLE_TABLE)
-def test_table_table(case: Case) -> None:
-    case.run()
-
-
-@each(MULTI_JOINS)
-def test_multi_joins(case: Case) -> None:
-    case.run()
+test_stream_stream = of_cases(STREAM_STREAM)
+test_stream_table = of_cases(STREAM_TABLE)
+test_table_table = of_cases(TABLE_TABLE)
+test_multi_joins = of_cases(MULTI_JOINS)

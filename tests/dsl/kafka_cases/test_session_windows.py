@@ -14,15 +14,13 @@ from statestore.dsl import EmitStrategy, KStream, KTable, Materialized, SessionW
 from tests.support.dsl.kafka_cases import (
     LONG,
     TEXT,
-    Case,
     CaseBuilder,
-    Way,
     anything,
     case,
     dropped,
-    each,
-    each_way,
     last,
+    of_cases,
+    of_cases_both_ways,
     out,
     pipe,
     plus,
@@ -90,7 +88,7 @@ COUNTED_ON_UPDATE = out(
     value=int,
 )
 
-COUNTED: dict[str, Case] = {
+COUNTED = {
     "should count session windowed with caching disabled, on update": case(counted(GAP_500), FIVE, COUNTED_ON_UPDATE),
     "should count session windowed with caching disabled, on close": case(
         counted(GAP_500, CLOSE), FIVE, out("1@10/15 2 at 15", value=int)
@@ -114,7 +112,7 @@ COUNTED: dict[str, Case] = {
     ),
 }
 
-SESSION_WINDOWED: dict[str, Case] = {
+SESSION_WINDOWED = {
     "should count session windowed with caching enabled, on update": case(
         counted(GAP_500, UPDATE, CACHED), FIVE, COUNTED_ON_UPDATE
     ),
@@ -198,7 +196,7 @@ FIRST_FOUR = (
     (Windowed("d", 0, HALF), 2, HALF),
 )
 
-PROCESSOR: dict[str, Case] = {
+PROCESSOR = {
     **{
         f"{name}, on {when}": case(counted_by_function(GAP, strategy, KEPT), *steps)
         for when, strategy in ON.items()
@@ -267,7 +265,7 @@ PROCESSOR: dict[str, Case] = {
     ),
 }
 
-FLUSHED: dict[str, Case] = {
+FLUSHED = {
     "should have multiple sessions for same id when timestamp apart by session gap": case(
         counted_by_function(GAP, UPDATE, KEPT.with_caching_enabled()),
         APART,
@@ -291,21 +289,7 @@ FLUSHED: dict[str, Case] = {
 }
 
 
-@each_way(COUNTED)
-def test_sessions_are_counted(case: Case, way: Way) -> None:
-    case.run(way)
-
-
-@each(SESSION_WINDOWED)
-def test_session_windowed_streams(case: Case) -> None:
-    case.run()
-
-
-@each(PROCESSOR)
-def test_sessions(case: Case) -> None:
-    case.run()
-
-
-@each(FLUSHED)
-def test_cached_sessions_go_on_at_the_end_of_a_batch(case: Case) -> None:
-    case.run("columns")
+test_sessions_are_counted = of_cases_both_ways(COUNTED)
+test_session_windowed_streams = of_cases(SESSION_WINDOWED)
+test_sessions = of_cases(PROCESSOR)
+test_cached_sessions_go_on_at_the_end_of_a_batch = of_cases(FLUSHED, "columns")

@@ -13,14 +13,13 @@ from statestore.dsl import EmitStrategy, KStream, KTable, Materialized, SlidingW
 from statestore.errors import TopologyError
 from tests.support.dsl.kafka_cases import (
     TEXT,
-    Case,
     CaseBuilder,
     Step,
     anything,
     case,
     dropped,
-    each,
     last,
+    of_cases,
     out,
     out_by_key,
     out_in_any_order,
@@ -102,7 +101,7 @@ JOINED_ON_CLOSE: tuple[Step, ...] = (
     ),
 )
 
-AGGREGATE: dict[str, Case] = {
+AGGREGATE = {
     "aggregate small input, on update": case(
         aggregated(within(10, 5), UPDATE),
         AGGREGATE_SMALL_INPUT,
@@ -318,11 +317,7 @@ AGGREGATE: dict[str, Case] = {
 }
 
 
-@each(AGGREGATE)
-def test_sliding_windows(case: Case) -> None:
-    case.run()
-
-
+test_sliding_windows = of_cases(AGGREGATE)
 # ---- The same letters in any order
 
 LETTERS = rows(
@@ -378,7 +373,7 @@ FIVE = pipe("topic", "1 1 at 100, 1 2 at 150, 1 3 at 500, 2 10 at 200, 2 20 at 1
 STORED = Materialized.as_("store").with_value_serde(TEXT)
 
 
-SLIDING_WINDOWED: dict[str, Case] = {
+SLIDING_WINDOWED = {
     "should count sliding windows": case(
         counted(within(100, 1000)),
         FIVE,
@@ -463,9 +458,7 @@ SLIDING_WINDOWED: dict[str, Case] = {
 }
 
 
-@each(SLIDING_WINDOWED)
-def test_sliding_windowed_streams(case: Case) -> None:
-    case.run()
+test_sliding_windowed_streams = of_cases(SLIDING_WINDOWED)
 
 
 def test_should_throw_when_retention_is_too_small() -> None:

@@ -17,14 +17,13 @@ from tests.support.dsl.kafka_cases import (
     INT,
     LONG,
     TEXT,
-    Case,
     CaseBuilder,
     CaseRun,
     Step,
     anything,
     case,
-    each,
     numbered,
+    of_cases,
     out,
     outs,
     pipe,
@@ -56,7 +55,7 @@ def tenfold(key: int, value: str) -> list[tuple[str, str]]:
 SEVEN = pipe("topic", *((key, f"V{key}", 0) for key in range(1, 8)))
 LENGTHS = pipe("topic", (1, "1", 0), (10, "10", 5), (100, "100", 50), (1000, "1000", 500))
 
-STEPS: dict[str, Case] = {
+STEPS = {
     "filter": case(numbers("filter", is_multiple_of_three), SEVEN, out((3, "V3", 0), (6, "V6", 0))),
     "filter not": case(
         numbers("filter_not", is_multiple_of_three), SEVEN, out(*((key, f"V{key}", 0) for key in (1, 2, 4, 5, 7)))
@@ -100,9 +99,7 @@ STEPS: dict[str, Case] = {
 }
 
 
-@each(STEPS)
-def test_steps(case: Case) -> None:
-    case.run()
+test_steps = of_cases(STEPS)
 
 
 def test_foreach() -> None:
@@ -178,18 +175,14 @@ def values(**expected: str) -> Step:
 
 NINE = pipe("topic", *((key, f"V{key}", 0) for key in range(-1, 8)))
 
-BRANCHES: dict[str, Case] = {
+BRANCHES = {
     "split": case(branches_that_are_used_up, NINE, values(x2="V0 V2 V4 V6", x3="V3", x5="V5")),
     "resulting map": case(resulting_map, NINE, values(foo_bar="V0 V2 V4 V6", foo_4="V-1", foo_5="V7", foo_0="V1")),
     "branching with no terminal operation": case(branches_to_one_topic, NINE, values(out="V0 V2 V4 V5 V6")),
 }
 
 
-@each(BRANCHES)
-def test_branches(case: Case) -> None:
-    case.run()
-
-
+test_branches = of_cases(BRANCHES)
 # ---- Topics
 
 
@@ -228,7 +221,7 @@ def merged(*topics: str) -> Program:
     return program
 
 
-TOPICS: dict[str, Case] = {
+TOPICS = {
     "should send data to topic using produced": case(written_and_read, pipe("topic", "e f at 0"), out("e f at 0")),
     "should send data to dynamic topics": case(
         written_to_topics_by_record,
@@ -260,11 +253,7 @@ TOPICS: dict[str, Case] = {
 }
 
 
-@each(TOPICS)
-def test_topics(case: Case) -> None:
-    case.run()
-
-
+test_topics = of_cases(TOPICS)
 # ---- Processors and their stores
 
 
@@ -328,7 +317,7 @@ def plainly_stored(**expected: Any) -> Step:
 
 SIX = pipe("topic", "A 0 at 5, B 00 at 100, C 000 at 0, D 0000 at 0, A 00000 at 10, A 000000 at 8")
 
-PROCESSORS: dict[str, Case] = {
+PROCESSORS = {
     "should get state store with streams builder": case(
         lambda builder: with_store(builder, TEXT).stream("topic").process_values(Updating, "store"),
         pipe("topic", "a foo at 0, b bar at 0, c baz at 0"),
@@ -349,11 +338,7 @@ PROCESSORS: dict[str, Case] = {
 }
 
 
-@each(PROCESSORS)
-def test_processors(case: Case) -> None:
-    case.run()
-
-
+test_processors = of_cases(PROCESSORS)
 # ---- Tables of streams
 
 
@@ -406,7 +391,7 @@ SIDES: tuple[Step, ...] = (
     out("lhs1 lhsValue4+rhsValue1 at 0"),
 )
 
-TABLES: dict[str, Case] = {
+TABLES = {
     "should not materialize a table from a stream": case(
         lambda builder: builder.stream("topic").to_table(), pipe("topic", TEXTS), out(TEXTS)
     ),
@@ -443,11 +428,7 @@ TABLES: dict[str, Case] = {
 }
 
 
-@each(TABLES)
-def test_tables_of_streams(case: Case) -> None:
-    case.run()
-
-
+test_tables_of_streams = of_cases(TABLES)
 # ---- Joiners that take the key
 
 A_DAY_OF_GRACE = JoinWindows.of_time_difference_and_grace(100, 24 * 3_600_000)
@@ -471,7 +452,7 @@ def joined_by(how: str, other: str) -> Program:
     return program
 
 
-BY_KEY: dict[str, Case] = {
+BY_KEY = {
     f"should include key in results of {how} with a {other}": case(
         joined_by(how, other),
         *(pipe(topic, ("A", {"left": 3, "right": 2}[topic], 0)) for topic in order),
@@ -489,6 +470,4 @@ BY_KEY: dict[str, Case] = {
 }
 
 
-@each(BY_KEY)
-def test_joiners_that_take_the_key(case: Case) -> None:
-    case.run()
+test_joiners_that_take_the_key = of_cases(BY_KEY)

@@ -9,13 +9,12 @@ from statestore.testing import TestRecord
 from tests.support.dsl.kafka_cases import (
     INT,
     LONG,
-    Case,
     CaseBuilder,
     CaseRun,
     Step,
     case,
-    each,
     numbered,
+    of_cases,
     out,
     pipe,
     plus,
@@ -129,7 +128,7 @@ LOWER_BOUND: tuple[Step, ...] = (
     out((0, "dummy+null", 1103)),
 )
 
-CASES: dict[str, Case] = {
+CASES = {
     "outer join with default suppliers": case(joined(WITHIN_100), *ALL_AT_0),
     "outer join with in-memory suppliers": case(joined(WITHIN_100, StreamJoined().with_stores_in_memory()), *ALL_AT_0),
     "outer join of KStreamKStreamJoinTest": case(
@@ -275,6 +274,4 @@ CASES: dict[str, Case] = {
 }
 
 
-@each(CASES)
-def test_outer_joins(case: Case) -> None:
-    case.run()
+test_outer_joins = of_cases(CASES)

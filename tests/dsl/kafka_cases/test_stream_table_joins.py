@@ -23,6 +23,7 @@ from tests.support.dsl.kafka_cases import (
     dropped,
     each,
     numbered,
+    of_cases,
     out,
     pipe,
     plus,
@@ -61,7 +62,7 @@ def with_grace(builder: CaseBuilder) -> KStream:
     return stream.join(table, plus, Joined.with_(INT, TEXT).with_grace_period(2), name="Grace")
 
 
-INNER: dict[str, Case] = {
+INNER = {
     "should not join with empty table on stream updates": case(with_table("join"), stream("X", 2), out()),
     "should not join on table updates": case(
         with_table("join"),
@@ -124,7 +125,7 @@ INNER: dict[str, Case] = {
     ),
 }
 
-LEFT: dict[str, Case] = {
+LEFT = {
     "should join with empty table on stream updates": case(
         with_table("left_join"), stream("X", 2), out((0, "X0+null", 0), (1, "X1+null", 1))
     ),
@@ -197,7 +198,7 @@ def without_first_two_global_keys() -> Step:
 FOUR = ((0, "X0,FKey0+Y0", 0), (1, "X1,FKey1+Y1", 1), (2, "X2,FKey2+Y2", 2), (3, "X3,FKey3+Y3", 3))
 FOUR_LATER = ((0, "X0,FKey0+YY0", 6), (1, "X1,FKey1+YY1", 7), (2, "X2,FKey2+YY2", 8), (3, "X3,FKey3+YY3", 9))
 
-GLOBAL: dict[str, Case] = {
+GLOBAL = {
     "should not join with empty global table on stream updates": case(
         with_global_table("join"), foreign("X", 2), out()
     ),
@@ -242,7 +243,7 @@ GLOBAL: dict[str, Case] = {
     ),
 }
 
-GLOBAL_LEFT: dict[str, Case] = {
+GLOBAL_LEFT = {
     "should join with empty global table on stream updates": case(
         with_global_table("left_join"), foreign("X", 2), out((0, "X0,FKey0+null", 0), (1, "X1,FKey1+null", 1))
     ),
@@ -325,7 +326,7 @@ def no_join(builder: CaseBuilder) -> KStream:
 A_LEFT_RECORD = pipe("left", (None, "leftValue", 1))
 UNMATCHED = out((None, "leftValue+null", 1))
 
-NULL_KEYS: dict[str, Case] = {
+NULL_KEYS = {
     "relaxed left stream-stream join": case(left_join_of_streams, A_LEFT_RECORD, UNMATCHED),
     "relaxed left stream-table join": case(left_join_of_a_table, A_LEFT_RECORD, UNMATCHED),
     "relaxed outer stream-stream join": case(
@@ -339,31 +340,11 @@ NULL_KEYS: dict[str, Case] = {
 }
 
 
-@each(INNER)
-def test_stream_table_joins(case: Case) -> None:
-    case.run()
-
-
-@each(LEFT)
-def test_stream_table_left_joins(case: Case) -> None:
-    case.run()
-
-
-@each(GLOBAL)
-def test_global_table_joins(case: Case) -> None:
-    case.run()
-
-
-@each(GLOBAL_LEFT)
-def test_global_table_left_joins(case: Case) -> None:
-    case.run()
-
-
-@each(NULL_KEYS)
-def test_records_without_a_key(case: Case) -> None:
-    case.run()
-
-
+test_stream_table_joins = of_cases(INNER)
+test_stream_table_left_joins = of_cases(LEFT)
+test_global_table_joins = of_cases(GLOBAL)
+test_global_table_left_joins = of_cases(GLOBAL_LEFT)
+test_records_without_a_key = of_cases(NULL_KEYS)
 # ---- JoinGracePeriodDurabilityIntegrationTest
 
 

@@ -31,6 +31,7 @@ from tests.support.dsl.kafka_cases import (
     Step,
     case,
     each,
+    of_cases,
     out,
     pipe,
     restarted,
@@ -84,7 +85,7 @@ def numbers(raw: str, suppressed: str) -> Step:
 THREE = pipe("input", "k1 v1 at 0, k1 v2 at 1, k2 v1 at 2")
 OF_THREE = "v1 1 at 0, v1 0 at 1, v2 1 at 1, v1 1 at 2"
 
-SCENARIOS: dict[str, Case] = {
+SCENARIOS = {
     "should immediately emit events with zero emit after": case(
         keys_of_values(until(0)),
         THREE,
@@ -201,7 +202,7 @@ def outer_join_of(held_back: str) -> Callable[[CaseBuilder], KTable[KStream]]:
     return program
 
 
-BEFORE: dict[str, Case] = {
+BEFORE = {
     "should work before group by": case(
         grouped_after, pipe("topic", "A a at 0, tick tick at 10"), out("A 1 at 0", value=int)
     ),
@@ -260,7 +261,7 @@ def windows_held_back(size_ms: int, grace_ms: int, suppressed: Suppressed = UNTI
 
 HUNDRED_DAYS = 100 * 24 * 3_600_000
 
-PROCESSOR: dict[str, Case] = {
+PROCESSOR = {
     "zero time limit should immediately emit": case(
         held_back(until(0)), pipe("topic", ("hey", 7, 5)), out(("hey", 7, 5))
     ),
@@ -315,7 +316,7 @@ def texts_held_back(buffer: BufferConfig) -> Callable[[CaseBuilder], KTable[KStr
     return lambda builder: builder.table("topic").suppress(until(HUNDRED_DAYS, buffer))
 
 
-BUFFERS: dict[str, Case] = {
+BUFFERS = {
     "should respect eviction predicate": case(
         texts_held_back(BufferConfig.max_records(1)),
         pipe("topic", "asdf eyt at 0, zxcv rtg at 1"),
@@ -341,9 +342,7 @@ SIZES: list[tuple[str, int]] = [
 ]
 
 
-@each(BUFFERS)
-def test_buffers(case: Case) -> None:
-    case.run()
+test_buffers = of_cases(BUFFERS)
 
 
 @pytest.mark.parametrize(("records", "size"), SIZES)
@@ -399,9 +398,7 @@ def test_scenarios(case: Case) -> None:
     case.run()
 
 
-@each(PROCESSOR)
-def test_processor(case: Case) -> None:
-    case.run()
+test_processor = of_cases(PROCESSOR)
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,14 @@ from statestore.dsl import KStream, KTable, Materialized
 from tests.support.dsl.kafka_cases import (
     INT,
     TEXT,
-    Case,
     CaseBuilder,
     Row,
     Step,
     case,
     changed,
     dropped,
-    each,
     numbered,
+    of_cases,
     out,
     pipe,
     plus,
@@ -132,7 +131,7 @@ def changes(expected: Expected) -> list[Step]:
 
 KEPT = Materialized.as_("joined").with_value_serde(TEXT)
 
-CASES: dict[str, Case] = {
+CASES = {
     "inner: join": case(joined("join"), *values(INNER), dropped(2)),
     "inner: queryable join": case(
         joined("join", stored=KEPT), *values(INNER), stored("joined", dict.fromkeys(range(4))), dropped(2)
@@ -153,6 +152,4 @@ CASES: dict[str, Case] = {
 }
 
 
-@each(CASES)
-def test_table_joins(case: Case) -> None:
-    case.run()
+test_table_joins = of_cases(CASES)

@@ -12,13 +12,12 @@ from typing import Any
 from statestore.dsl import KStream, KTable, Materialized
 from tests.support.dsl.kafka_cases import (
     INT,
-    Case,
     CaseBuilder,
     Step,
     case,
     changed,
     dropped,
-    each,
+    of_cases,
     out,
     pipe,
     plus,
@@ -49,7 +48,7 @@ def changes_of_text(builder: CaseBuilder) -> KStream:
     return made
 
 
-SOURCE: dict[str, Case] = {
+SOURCE = {
     "table": case(
         table(),
         pipe("topic", ("A", 1, 10), ("B", 2, 11), ("C", 3, 12), ("D", 4, 13), ("A", None, 14), ("B", None, 15)),
@@ -183,7 +182,7 @@ SKIPPED = out(name="filtered")
 NOT_SKIPPED = out(("A", None, 5), ("B", None, 10), ("C", None, 20), name="filtered")
 KEPT = Materialized.as_("store2")
 
-FILTER: dict[str, Case] = {
+FILTER = {
     "should pass through without materialization": case(evens_and_odds(None), *PASSED_THROUGH),
     "should pass through on materialization": case(evens_and_odds(KEPT), *PASSED_THROUGH),
     "should get values on materialization": case(
@@ -286,7 +285,7 @@ ALL_BUT_EVEN: tuple[Step, ...] = (
     out(*TEXTS, name="second"),
 )
 
-MAP_VALUES: dict[str, Case] = {
+MAP_VALUES = {
     "table": case(numbers(), *MAPPED),
     "queryable table": case(numbers(KEPT_NUMBERS), *MAPPED, stored("anyName", {"A": (1, 5), "B": (2, 25)})),
     "queryable value getter": case(
@@ -334,16 +333,6 @@ MAP_VALUES: dict[str, Case] = {
 }
 
 
-@each(SOURCE)
-def test_tables_of_a_topic(case: Case) -> None:
-    case.run()
-
-
-@each(FILTER)
-def test_filtered_tables(case: Case) -> None:
-    case.run()
-
-
-@each(MAP_VALUES)
-def test_mapped_tables(case: Case) -> None:
-    case.run()
+test_tables_of_a_topic = of_cases(SOURCE)
+test_filtered_tables = of_cases(FILTER)
+test_mapped_tables = of_cases(MAP_VALUES)

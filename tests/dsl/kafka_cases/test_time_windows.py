@@ -8,14 +8,12 @@ from __future__ import annotations
 from statestore.dsl import Materialized, TimeWindows
 from tests.support.dsl.kafka_cases import (
     TEXT,
-    Case,
     Step,
-    Way,
     anything,
     case,
     dropped,
-    each,
-    each_way,
+    of_cases,
+    of_cases_both_ways,
     out,
     pipe,
     restarted,
@@ -97,7 +95,7 @@ EXPIRED_BY_GRACE = pipe(
     "k 100 at 200, k 0 at 100, k 1 at 101, k 2 at 102, k 3 at 103, k 4 at 104, k 5 at 105, k 6 at 6",
 )
 
-WINDOW_AGGREGATE: dict[str, Case] = {
+WINDOW_AGGREGATE = {
     "basic, on update": case(aggregated(HOPPING), EIGHTEEN, EIGHTEEN_ADDED),
     "basic, on update, cached": case(aggregated(HOPPING, stored=CACHED), EIGHTEEN, EIGHTEEN_ADDED),
     "basic, on close": case(aggregated(HOPPING, CLOSE), EIGHTEEN, out()),
@@ -187,7 +185,7 @@ SIX = pipe("topic", "1 1 at 10, 1 2 at 15, 1 3 at 500, 2 10 at 550, 2 20 at 500,
 NAMED = Materialized.as_("aggregated").with_value_serde(TEXT)
 SOME = TimeWindows.of_size_and_grace(500, 100)
 
-TIME_WINDOWED: dict[str, Case] = {
+TIME_WINDOWED = {
     "should reduce windowed, on update": case(
         reduced(TUMBLING, UPDATE),
         SIX,
@@ -220,7 +218,7 @@ TIME_WINDOWED: dict[str, Case] = {
     ),
 }
 
-COUNTED: dict[str, Case] = {
+COUNTED = {
     "should count windowed, on update": case(
         counted(TUMBLING, UPDATE),
         SIX,
@@ -264,16 +262,6 @@ COUNTED: dict[str, Case] = {
 }
 
 
-@each(WINDOW_AGGREGATE)
-def test_window_aggregates(case: Case) -> None:
-    case.run()
-
-
-@each(TIME_WINDOWED)
-def test_time_windowed_streams(case: Case) -> None:
-    case.run()
-
-
-@each_way(COUNTED)
-def test_windows_are_counted(case: Case, way: Way) -> None:
-    case.run(way)
+test_window_aggregates = of_cases(WINDOW_AGGREGATE)
+test_time_windowed_streams = of_cases(TIME_WINDOWED)
+test_windows_are_counted = of_cases_both_ways(COUNTED)

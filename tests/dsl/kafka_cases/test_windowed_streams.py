@@ -23,16 +23,14 @@ from statestore.dsl import (
 from tests.support.dsl.kafka_cases import (
     INT,
     TEXT,
-    Case,
     CaseBuilder,
     CaseRun,
     Row,
     Step,
-    Way,
     case,
-    each,
-    each_way,
     last,
+    of_cases,
+    of_cases_both_ways,
     out,
     pipe,
     restored,
@@ -120,18 +118,14 @@ def added(text: str) -> int:
     return text.count("+")
 
 
-TIME_COUNTED: dict[str, Case] = {
+TIME_COUNTED = {
     f"should aggregate windowed with {name}": case(counted(windows, strategy), TIME_INPUT, out(*texts, value=added))
     for name, (windows, strategy, texts) in OF_TIME.items()
 }
 
 
-@each_way(TIME_COUNTED)
-def test_counts_of_time_windows(case: Case, way: Way) -> None:
-    case.run(way)
-
-
-TIME: dict[str, Case] = {
+test_counts_of_time_windows = of_cases_both_ways(TIME_COUNTED)
+TIME = {
     **{
         f"should aggregate windowed with {name}": case(aggregated(windows, strategy), TIME_INPUT, out(*texts))
         for name, (windows, strategy, texts) in OF_TIME.items()
@@ -166,11 +160,7 @@ TIME: dict[str, Case] = {
 }
 
 
-@each(TIME)
-def test_time_windows(case: Case) -> None:
-    case.run()
-
-
+test_time_windows = of_cases(TIME)
 # ---- SlidingWindowedKStreamIntegrationTest
 
 
@@ -186,7 +176,7 @@ SLIDING_PAIRS: tuple[Step, ...] = (
 )
 SLIDING_PAIR_AFTER = pipe("one", "C L6 at 35"), pipe("two", "C R6 at 35")
 
-SLIDING: dict[str, Case] = {
+SLIDING = {
     "should aggregate windowed with no grace, on update": case(
         aggregated(sliding(0), UPDATE),
         NO_GRACE_INPUT,
@@ -247,11 +237,7 @@ SLIDING: dict[str, Case] = {
 }
 
 
-@each(SLIDING)
-def test_sliding_windows(case: Case) -> None:
-    case.run()
-
-
+test_sliding_windows = of_cases(SLIDING)
 # ---- KStreamAggregationIntegrationTest
 
 
@@ -310,7 +296,7 @@ TUMBLING = TimeWindows.of_size_and_grace(500, 60_000)
 BEFORE_SECOND = batch(FIRST_MS), batch(SECOND_MS), batch(SECOND_MS)
 IN_SLIDING = batch(FIRST_MS), batch(AT_250_MS), batch(AT_400_MS)
 
-LETTERS: dict[str, Case] = {
+LETTERS = {
     "should reduce": case(
         by_letter(reduced), *TWO_BATCHES, out(*numbered_twice(lambda letter: (letter, f"{letter}:{letter}")))
     ),
@@ -357,9 +343,7 @@ LETTERS: dict[str, Case] = {
 }
 
 
-@each(LETTERS)
-def test_aggregates_by_letter(case: Case) -> None:
-    case.run()
+test_aggregates_by_letter = of_cases(LETTERS)
 
 
 def counted_by_number(builder: CaseBuilder) -> KTable[KStream]:
@@ -392,7 +376,7 @@ def visits(half_ms: int) -> Step:
     )
 
 
-VISITS: dict[str, Case] = {
+VISITS = {
     "should group by key": case(
         counted_by_number,
         *TWO_BATCHES,
@@ -412,12 +396,8 @@ VISITS: dict[str, Case] = {
 }
 
 
-@each_way(VISITS)
-def test_counts(case: Case, way: Way) -> None:
-    case.run(way)
-
-
-REDUCED_VISITS: dict[str, Case] = {
+test_counts = of_cases_both_ways(VISITS)
+REDUCED_VISITS = {
     "should reduce session windows": case(
         users(
             lambda group: group.reduce(lambda old, new: f"{old}:{new}", materialized=Materialized.as_("sessions")),
@@ -447,6 +427,4 @@ REDUCED_VISITS: dict[str, Case] = {
 }
 
 
-@each(REDUCED_VISITS)
-def test_reduced_sessions(case: Case) -> None:
-    case.run()
+test_reduced_sessions = of_cases(REDUCED_VISITS)

@@ -114,12 +114,26 @@ def each(cases: Mapping[str, Case]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("case", cases.values(), ids=cases)
 
 
-def each_way(cases: Mapping[str, Case]) -> pytest.MarkDecorator:
-    """Run a test with each case, in both ways: for programs whose first step takes columns."""
+def of_cases(cases: Mapping[str, Case], way: Way = "records") -> Callable[..., None]:
+    """Return a test that runs each case."""
+
+    @each(cases)
+    def run(case: Case) -> None:
+        case.run(way)
+
+    return run
+
+
+def of_cases_both_ways(cases: Mapping[str, Case]) -> Callable[..., None]:
+    """Return a test that runs each case in both ways: for programs whose first step takes columns."""
     ways: tuple[Way, ...] = ("records", "columns")
-    return pytest.mark.parametrize(
-        ("case", "way"), [pytest.param(case, way, id=f"{name}, {way}") for name, case in cases.items() for way in ways]
-    )
+    each = [pytest.param(case, way, id=f"{name}, {way}") for name, case in cases.items() for way in ways]
+
+    @pytest.mark.parametrize(("case", "way"), each)
+    def run(case: Case, way: Way) -> None:
+        case.run(way)
+
+    return run
 
 
 # ---- Steps
