@@ -214,8 +214,8 @@ class KTable(Staged, Generic[Stream]):
         values.
 
         With `foreign_key`, a function of a value or of key and value, each key of this table is joined with that key
-        of the other one; a value for which it returns None is dropped and counted.
-        A change of the other table comes at its own timestamp. See KIP-213.
+        of the other one; a value for which it returns None is dropped and counted. A change of the other table comes
+        at its own timestamp. Source: KIP-213.
 
         Raises TopologyError if the two key serdes are known and differ; with `foreign_key`, if a serde is unknown.
         """
@@ -265,16 +265,15 @@ class KTable(Staged, Generic[Stream]):
         require_kind("other", other, KTable)
         checked(f"{kind.value}()", joiner, "left value", "right value")
         sides = TableSide(self._stage, self._plan), TableSide(other._stage, other._plan)
-        made = Materialized.of(materialized).or_serdes(self._key_serde, value_serde)
-        kept = None if materialized is None and foreign_key is None else made
+        made, policy = Materialized.of(materialized).or_serdes(self._key_serde, value_serde), HeaderPolicy.of(headers)
         plan: KeyedTable
         if foreign_key is None:
-            node, plan = add_table_table_join(*sides, kind, joiner, kept, HeaderPolicy.of(headers), name)
+            kept = None if materialized is None else made
+            node, plan = add_table_table_join(*sides, kind, joiner, kept, policy, name)
         else:
             key_of = of_key_and("foreign_key", foreign_key, "value")
-            node, plan = add_foreign_key_join(*sides, key_of, kind, joiner, made, HeaderPolicy.of(headers), name)
-        serdes = (self._key_serde, value_serde) if kept is None else (kept.key_serde, kept.value_serde)
-        return KTable(Stage(self._graph, node, *serdes), plan)
+            node, plan = add_foreign_key_join(*sides, key_of, kind, joiner, made, policy, name)
+        return KTable(Stage(self._graph, node, made.key_serde, made.value_serde), plan)
 
     def _stream(
         self,

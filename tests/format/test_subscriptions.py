@@ -71,9 +71,12 @@ def test_what_is_written_is_read(instruction: Instruction, key: bytes, value_has
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_or_refused(found: bytes) -> None:
-    for decode in (decode_subscription, decode_response):
-        with contextlib.suppress(FormatError):
-            decode(found)
+    with contextlib.suppress(FormatError):
+        subscription = decode_subscription(found)
+        assert decode_subscription(encode_subscription(subscription)) == subscription
+        assert found[0] & 1 or encode_subscription(subscription) == found
+    with contextlib.suppress(FormatError):
+        assert encode_response(decode_response(found)) == found
 
 
 @pytest.mark.parametrize(

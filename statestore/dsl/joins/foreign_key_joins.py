@@ -16,12 +16,12 @@ from statestore.dsl.joins.stream_joins import JoinKind, require_one_program
 from statestore.dsl.joins.table_joins import TableSide
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.foreign_key_joining import (
-    AnsweringSubscriptions,
     ForeignKeyJoin,
-    KeepingSubscriptions,
-    Resolving,
-    Subscribing,
-    TellingSubscribers,
+    ForeignTableJoining,
+    ResponseJoining,
+    SubscriptionJoining,
+    SubscriptionReceiving,
+    SubscriptionSending,
 )
 from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.planned import Planned
@@ -46,13 +46,13 @@ class _Names:
     def __init__(self, graph: StreamGraph, name: str | None) -> None:
         self._graph, self._name = graph, name
         self.subscriptions = f"{self._new(_REGISTRATION, 'subscription-registration')}-topic"
-        self.subscribing = self._new(_REGISTRATION, "subscription-registration-processor")
+        self.sending = self._new(_REGISTRATION, "subscription-registration-processor")
         self.subscription_sink = self._new("KTABLE-SINK-", "subscription-registration-sink")
         self.subscription_source = self._new("KTABLE-SOURCE-", "subscription-registration-source")
         self.store = self._new(f"{_FK_JOIN}SUBSCRIPTION-STATE-STORE-", "subscription-store")
-        self.keeping = self._new(_PROCESSOR, "subscription-receive")
-        self.answering = self._new(_PROCESSOR, "subscription-join-foreign")
-        self.telling = self._new(_PROCESSOR, "foreign-join-subscription")
+        self.receiving = self._new(_PROCESSOR, "subscription-receive")
+        self.joining = self._new(_PROCESSOR, "subscription-join-foreign")
+        self.foreign_joining = self._new(_PROCESSOR, "foreign-join-subscription")
         self.responses = f"{self._new(_RESPONSE, 'subscription-response')}-topic"
         self.response_sink = self._new("KTABLE-SINK-", "subscription-response-sink")
         self.response_source = self._new("KTABLE-SOURCE-", "subscription-response-source")
@@ -113,18 +113,18 @@ def add_foreign_key_join(
         return {store: partial(CopiedTable, store) for store in left_view.stores}
 
     topic = names.subscriptions, names.subscription_sink, names.subscription_source
-    add(names.subscribing, own, Subscribing, foreign)
-    graph.add_repartition(*topic, names.subscribing, key_serde=foreign_keys, value_serde=SUBSCRIPTIONS)
-    keeping = add(names.keeping, (names.subscription_source,), KeepingSubscriptions, foreign)
-    add(names.answering, (names.keeping,), AnsweringSubscriptions, own).reads = lambda: right_view.stores
-    telling = add(names.telling, foreign, TellingSubscribers, own)
-    for node in (keeping, telling):
+    add(names.sending, own, SubscriptionSending, foreign)
+    graph.add_repartition(*topic, names.sending, key_serde=foreign_keys, value_serde=SUBSCRIPTIONS)
+    receiving = add(names.receiving, (names.subscription_source,), SubscriptionReceiving, foreign)
+    add(names.joining, (names.receiving,), SubscriptionJoining, own).reads = lambda: right_view.stores
+    foreign_joining = add(names.foreign_joining, foreign, ForeignTableJoining, own)
+    for node in (receiving, foreign_joining):
         node.stores = lambda: (subscribers,)
         node.entry_keys = {names.store: MAP_KEYS}
     topic = names.responses, names.response_sink, names.response_source
     responses = response_serde(foreign_values)
-    graph.add_repartition(*topic, names.answering, names.telling, key_serde=keys, value_serde=responses)
-    add(names.resolving, (names.response_source,), Resolving, own).copies = copies
+    graph.add_repartition(*topic, names.joining, names.foreign_joining, key_serde=keys, value_serde=responses)
+    add(names.resolving, (names.response_source,), ResponseJoining, own).copies = copies
     plan = SourceTable(kept, is_kept=materialized.name is not None)
     graph.add(GraphNode(names.result, (names.resolving,), plan.supplier, plan.stores))
     return names.result, plan

@@ -53,11 +53,11 @@ class ForeignKeyJoin:
         return hash128(self.value_serde.on_topic(None).serialize(value, Headers()))
 
 
-class Subscribing(Planned[ForeignKeyJoin]):
+class SubscriptionSending(Planned[ForeignKeyJoin]):
     """Takes changes of the left table, and sends subscriptions by foreign key.
 
-    A key that changes again before the batch ends wants a response in any case: it tells Resolving that what earlier
-    responses say is over.
+    A key that changes again before the batch ends wants a response in any case: it tells ResponseJoining that
+    what earlier responses say is over.
     """
 
     def init(self, context: ProcessorContext) -> None:
@@ -77,40 +77,36 @@ class Subscribing(Planned[ForeignKeyJoin]):
             self._context.count(DROPPED_RECORDS)
             return
         new, old = change.new, change.old
+        if new is None and old is None:
+            return
         foreign = None if new is None else join.foreign_key(key, new)
         before = None if old is None else join.foreign_key(key, old)
         moves = before is not None and self._bytes(before) != self._bytes(foreign)
-        if join.keeps_left:
-            if new is None and old is None:
-                return
-            if moves:
-                self._send(record, before, Instruction.DELETE)
-            self._send(record, foreign, Instruction.RESPOND)
-            return
-        if new is not None and foreign is None:
-            self._context.count(DROPPED_RECORDS)
-        if foreign is None:
-            if before is not None:
-                self._send(record, before, Instruction.DELETE_AND_RESPOND)
-        elif moves:
-            self._send(record, before, Instruction.DELETE)
-            self._send(record, foreign, Instruction.RESPOND)
-        elif join.key_serde.serialize(key) in self._changed:
-            self._send(record, foreign, Instruction.RESPOND)
+        key_bytes, value_hash = join.key_serde.serialize(key), join.hash(new)
+
+        def send(foreign_key: Any, instruction: Instruction) -> None:
+            subscription = Subscription(instruction, key_bytes, value_hash)
+            self._context.forward(record.with_key(foreign_key).with_value(subscription))
+
+        if moves and (join.keeps_left or foreign is not None):
+            send(before, Instruction.DELETE_KEY_NO_PROPAGATE)
+        if join.keeps_left or (foreign is not None and (moves or key_bytes in self._changed)):
+            send(foreign, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
+        elif foreign is not None:
+            send(foreign, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
         else:
-            self._send(record, foreign, Instruction.RESPOND_IF_THERE)
-        self._changed.add(join.key_serde.serialize(key))
+            if new is not None:
+                self._context.count(DROPPED_RECORDS)
+            if before is not None:
+                send(before, Instruction.DELETE_KEY_AND_PROPAGATE)
+        if not join.keeps_left:
+            self._changed.add(key_bytes)
 
     def _bytes(self, foreign_key: Any) -> bytes | None:
         return None if foreign_key is None else self._plan.foreign_key_serde.serialize(foreign_key)
 
-    def _send(self, record: Record[Any, Any], foreign_key: Any, instruction: Instruction) -> None:
-        key_bytes = self._plan.key_serde.serialize(record.key)
-        subscription = Subscription(instruction, key_bytes, self._plan.hash(record.value.new))
-        self._context.forward(record.with_key(foreign_key).with_value(subscription))
 
-
-class KeepingSubscriptions(Planned[ForeignKeyJoin]):
+class SubscriptionReceiving(Planned[ForeignKeyJoin]):
     """Keeps the subscriptions to a right key, each with the timestamp and headers of its left record."""
 
     def init(self, context: ProcessorContext) -> None:
@@ -123,10 +119,10 @@ class KeepingSubscriptions(Planned[ForeignKeyJoin]):
         instruction, key, _ = record.value
         if record.key is not None:
             place = sized(self._plan.foreign_key_serde.serialize(record.key)) + key
-            ends = instruction in (Instruction.DELETE, Instruction.DELETE_AND_RESPOND)
+            ends = instruction in (Instruction.DELETE_KEY_NO_PROPAGATE, Instruction.DELETE_KEY_AND_PROPAGATE)
             held = ValueTimestampHeaders(record.value, record.timestamp_ms, record.headers.to_bytes())
             self._store.put(place, None if ends else held)
-        elif instruction is not Instruction.RESPOND:
+        elif instruction is not Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE:
             self._context.count(DROPPED_RECORDS)
             return
         self._context.forward(record)
@@ -155,7 +151,7 @@ class _Responding(Planned[ForeignKeyJoin]):
         self._context.forward(Record.adopt(key, Response(subscription.hash, value), timestamp_ms, joined))
 
 
-class AnsweringSubscriptions(_Responding):
+class SubscriptionJoining(_Responding):
     """Answers a subscription with the right table's value."""
 
     def init(self, context: ProcessorContext) -> None:
@@ -166,20 +162,20 @@ class AnsweringSubscriptions(_Responding):
     def process(self, record: Record[Any, Any]) -> None:
         """Answer as the instruction says, at the later timestamp of both sides."""
         instruction = record.value.instruction
-        if instruction is Instruction.DELETE:
+        if instruction is Instruction.DELETE_KEY_NO_PROPAGATE:
             return
         held = None if record.key is None else self._get(record.key)
-        if held is None and instruction is Instruction.RESPOND_IF_THERE:
+        if held is None and instruction is Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE:
             return
         timestamp_ms = record.timestamp_ms if held is None else max(record.timestamp_ms, held.timestamp_ms)
-        if instruction is Instruction.DELETE_AND_RESPOND:
+        if instruction is Instruction.DELETE_KEY_AND_PROPAGATE:
             held = None
         value, header_bytes = (None, None) if held is None else (held.value, held.header_bytes)
         headers = record.headers.to_bytes(), header_bytes
         self._respond(record.value, value, timestamp_ms, headers, left_came_last=True)
 
 
-class TellingSubscribers(_Responding):
+class ForeignTableJoining(_Responding):
     """Tells all that have subscribed to a right key that its value changed."""
 
     def init(self, context: ProcessorContext) -> None:
@@ -201,7 +197,7 @@ class TellingSubscribers(_Responding):
                 self._respond(held.value, change.new, record.timestamp_ms, headers, left_came_last=False)
 
 
-class Resolving(Planned[ForeignKeyJoin]):
+class ResponseJoining(Planned[ForeignKeyJoin]):
     """Joins a response with the left value that it is for; if that has changed since, another response may come.
 
     In an inner join it does not if the new value has no foreign key, or a right key that has no value. So a key is
@@ -220,15 +216,18 @@ class Resolving(Planned[ForeignKeyJoin]):
     def process(self, record: Record[Any, Any]) -> None:
         """Send on the joined value, or None if there is none."""
         join, response = self._plan, record.value
-        key_bytes = join.key_serde.serialize(record.key)
         held = self._get(record.key)
         left = None if held is None else held.value
-        if join.hash(left) != response.hash:
-            self._context.count(DROPPED_RECORDS)
-            if not join.keeps_left:
+        is_late = join.hash(left) != response.hash
+        if not join.keeps_left:
+            key_bytes = join.key_serde.serialize(record.key)
+            if is_late:
                 self._late[key_bytes] = record, self._context.record_metadata
+            else:
+                self._told.add(key_bytes)
+        if is_late:
+            self._context.count(DROPPED_RECORDS)
             return
-        self._told.add(key_bytes)
         has_result = response.value is not None or (join.keeps_left and left is not None)
         self._context.forward(record.with_value(join.joiner(left, response.value) if has_result else None))
 

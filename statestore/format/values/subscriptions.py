@@ -32,13 +32,13 @@ _HASH: Final = struct.Struct(">QQ")
 
 
 class Instruction(IntEnum):
-    """What the right side is to do with a subscription, and when to respond at once."""
+    """What the right side is to do with a subscription, and when to respond at once. The numbers are persisted."""
 
-    DELETE = 0
-    DELETE_AND_RESPOND = 1
-    RESPOND = 2
+    DELETE_KEY_NO_PROPAGATE = 0
+    DELETE_KEY_AND_PROPAGATE = 1
+    PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE = 2
     """Also if there is no right value."""
-    RESPOND_IF_THERE = 3
+    PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE = 3
 
 
 class Subscription(NamedTuple):

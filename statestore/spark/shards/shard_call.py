@@ -106,7 +106,8 @@ class ShardCall:
                 process_ms = watch.lap_ms()
                 pointer, committed = batch.commit(processed.end, self._copying(processed.on_changelog, outputs))
                 commit_ms = watch.lap_ms()
-                yield from outputs.take_all()
+                with watch.paused():
+                    yield from outputs.take_all()
                 # After the delta is written: a batch that fails spends no time on it.
                 committed = replace(committed, upgrade=batch.finish_upgrades(self.state.recovery.upgrade_budget_ms))
                 upgrade_ms = watch.lap_ms()

@@ -13,12 +13,10 @@ from statestore.dsl import KStream, KTable, Materialized, SessionWindows, Slidin
 from tests.support.dsl.kafka_cases import (
     INT,
     TEXT,
-    Case,
     CaseBuilder,
     CaseRun,
     Step,
     case,
-    each,
     of_cases,
     out,
     pipe,
@@ -313,6 +311,4 @@ SESSIONS = {
 test_cogroups = of_cases(COGROUPED)
 
 
-@each(TIME_WINDOWS | SLIDING_WINDOWS | SESSIONS)
-def test_windowed_cogroups(case: Case) -> None:
-    case.run()
+test_windowed_cogroups = of_cases(TIME_WINDOWS | SLIDING_WINDOWS | SESSIONS)

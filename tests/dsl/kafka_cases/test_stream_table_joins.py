@@ -21,7 +21,6 @@ from tests.support.dsl.kafka_cases import (
     Step,
     case,
     dropped,
-    each,
     numbered,
     of_cases,
     out,
@@ -366,9 +365,9 @@ def recovered(restart: Step) -> Case:
     )
 
 
-@each({"from disk": recovered(restarted), "from the changelog": recovered(restored)})
-def test_should_recover_buffer_after_shutdown(case: Case) -> None:
-    case.run()
+test_should_recover_buffer_after_shutdown = of_cases(
+    {"from disk": recovered(restarted), "from the changelog": recovered(restored)}
+)
 
 
 # ---- What is refused: a grace period needs a history

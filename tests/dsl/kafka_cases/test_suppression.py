@@ -30,7 +30,6 @@ from tests.support.dsl.kafka_cases import (
     CaseRun,
     Step,
     case,
-    each,
     of_cases,
     out,
     pipe,
@@ -378,9 +377,9 @@ def recovered(restart: Step) -> Case:
     )
 
 
-@each({"from disk": recovered(restarted), "from the changelog": recovered(restored)})
-def test_should_recover_buffer_after_shutdown(case: Case) -> None:
-    case.run()
+test_should_recover_buffer_after_shutdown = of_cases(
+    {"from disk": recovered(restarted), "from the changelog": recovered(restored)}
+)
 
 
 # ---- SuppressionIntegrationTest
@@ -393,9 +392,7 @@ def test_should_shut_down_when_record_constraint_is_violated() -> None:
         full.run()
 
 
-@each(SCENARIOS | BEFORE)
-def test_scenarios(case: Case) -> None:
-    case.run()
+test_scenarios = of_cases(SCENARIOS | BEFORE)
 
 
 test_processor = of_cases(PROCESSOR)

@@ -109,15 +109,10 @@ def case(program: Callable[[CaseBuilder], Any], *steps: Step) -> Case:
     return Case(program, steps)
 
 
-def each(cases: Mapping[str, Case]) -> pytest.MarkDecorator:
-    """Run a test with each case."""
-    return pytest.mark.parametrize("case", cases.values(), ids=cases)
-
-
 def of_cases(cases: Mapping[str, Case], way: Way = "records") -> Callable[..., None]:
     """Return a test that runs each case."""
 
-    @each(cases)
+    @pytest.mark.parametrize("case", cases.values(), ids=cases)
     def run(case: Case) -> None:
         case.run(way)
 
