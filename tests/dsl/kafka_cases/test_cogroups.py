@@ -10,19 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from statestore.dsl import KStream, KTable, Materialized, SessionWindows, SlidingWindows, TimeWindows
-from tests.support.dsl.kafka_cases import (
-    INT,
-    TEXT,
-    CaseBuilder,
-    CaseRun,
-    Step,
-    case,
-    of_cases,
-    out,
-    pipe,
-    plus,
-    rows,
-)
+from tests.support.dsl.kafka_cases import INT, TEXT, CaseBuilder, CaseRun, Step, case, of_cases, out, pipe, plus, rows
 from tests.support.dsl.kafka_programs import TEXTS, add, remove, zero
 
 Program = Callable[[CaseBuilder], KTable[KStream]]
