@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -72,7 +71,6 @@ class Topology(NodeGraph):
         A time to live adds a second store, `<name>-expiry`, which is attached to no processor.
         """
         self._add_builder(builder)
-        _warn_of_thrown_away(builder)
         for processor in processors:
             self.connect_processor_and_state_stores(processor, builder.name)
         return self
@@ -119,7 +117,6 @@ class Topology(NodeGraph):
         _require_serde("value_serde", value_serde)
         _require_supplier(processor, supplier)
         self._check_builder(builder)
-        _warn_of_thrown_away(builder)
         if builder.name in self.store_builders:
             raise TopologyError(f"there already is a state store {builder.name!r}")
         if builder.time_to_live is not None:
@@ -275,10 +272,7 @@ class Topology(NodeGraph):
         return (*recorded, *with_stores)
 
     def validate(self) -> None:
-        """Raise TopologyError unless there is a source, every source has children and every store a processor.
-
-        Warns of builders whose `with_` methods were called without using the result.
-        """
+        """Raise TopologyError unless there is a source, every source has children and every store a processor."""
         if not self.sources:
             raise TopologyError("the topology has no source: add one with add_source")
         for source in self.sources:
@@ -290,8 +284,6 @@ class Topology(NodeGraph):
         for store in self.store_builders:
             if store not in attached:
                 raise TopologyError(f"state store {store!r} is not attached to any processor")
-        for builder in self.store_builders.values():
-            _warn_of_thrown_away(builder)
 
     def check_sharding(self, shard_by: str) -> None:
         """Raise TopologyError if an interceptor can't work where shards get records by "key" or by "partition"."""
@@ -318,7 +310,6 @@ class Topology(NodeGraph):
 
     def _add_builder(self, builder: StoreBuilder[Any]) -> None:
         self._check_builder(builder)
-        builder.use()
         present = self.store_builders.get(builder.name)
         expiry = builder.expiry_store
         if expiry is not None and present is None:
@@ -350,16 +341,6 @@ class Topology(NodeGraph):
                     f"node {name!r} has an unknown parent {parent!r}; add parents first (a topology has no cycles)"
                 )
         return tuple(dict.fromkeys(parents))
-
-
-def _warn_of_thrown_away(builder: StoreBuilder[Any]) -> None:
-    for method in builder.thrown_away():
-        warnings.warn(
-            f"store {builder.name!r}: what {method}() returned was thrown away, so it has no effect. A builder is "
-            f"never changed: write builder = builder.{method}(...)",
-            UserWarning,
-            stacklevel=3,
-        )
 
 
 def _require_serde(parameter: str, serde: Any) -> None:

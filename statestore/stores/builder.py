@@ -1,21 +1,15 @@
-"""Builders: what a user says of a store, and the one place that stacks its layers.
-
-Kafka's builders change themselves, so `builder.withCachingEnabled()` alone is enough there. Here it returns another
-builder: throwing that away changes nothing, so a topology warns of it. Thrown away means that it is gone, and neither
-it nor a builder made of it was used.
-"""
+"""Builders: what a user says of a store, and the one place that stacks its layers."""
 
 from __future__ import annotations
 
 import logging
-import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import wraps
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, TypeVar
 
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, expiry_spec
+from statestore.bytestore.kinds.store_spec import StoreSpec, expiry_spec
 from statestore.bytestore.protocol import ByteStore, NoRecord, ProcessingContext, RecordContext
 from statestore.format.serde import Serde, Serdes
 from statestore.format.values.store_format import StoreFormat
@@ -39,67 +33,17 @@ from statestore.stores.readable_store import SegmentedParts, StoreParts, StoreSt
 from statestore.stores.supplier import BytesStoreSupplier, Duration, KeyValueBytesStoreSupplier
 from statestore.stores.typed_store import TypedStore
 
-P = ParamSpec("P")
-B = TypeVar("B", bound="Derivable")
-
-_OWN: Final = frozenset({"_base", "_loss", "_lost"})
-
-
-class Derivable:
-    """A builder whose methods return another one. Copies know nothing of what was made of the original."""
-
-    _base: Derivable | None = None
-    """The builder that this one was made of; kept, so that it is collected after this one."""
-    _loss: weakref.finalize[Any, Any] | None = None  # what tells the base when this one is gone
-    _lost: list[str] | None = None
-
-    def thrown_away(self) -> list[str]:
-        """Return the names of methods of this builder whose results were thrown away since the last call."""
-        lost, self.__dict__["_lost"] = self._lost, []
-        return lost or []
-
-    def use(self) -> None:
-        """Mark the builder, and those it was made of, as used: they don't count as thrown away."""
-        used: Derivable | None = self
-        while used is not None:
-            if used._loss is not None:
-                used._loss.detach()
-            used = used._base
-
-    def __getstate__(self) -> dict[str, object]:
-        return {name: content for name, content in self.__dict__.items() if name not in _OWN}
-
-
-def derives(method: Callable[Concatenate[B, P], B]) -> Callable[Concatenate[B, P], B]:
-    """Have a builder know if what `method` returns is thrown away. Where nothing changes, return the builder itself."""
-
-    @wraps(method)
-    def derive(self: B, /, *arguments: P.args, **options: P.kwargs) -> B:
-        made = method(self, *arguments, **options)
-        if made == self:
-            return self
-        # Frozen dataclasses refuse setattr.
-        lost = self.__dict__.setdefault("_lost", [])
-        made.__dict__["_base"] = self
-        made.__dict__["_loss"] = loss = weakref.finalize(made, lost.append, method.__name__)
-        loss.atexit = False
-        return made
-
-    return derive
-
-
 S = TypeVar("S", bound=TypedStore)
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class StoreBuilder(Derivable, Generic[S]):
+class StoreBuilder(Generic[S]):
     """Describes a store, and builds it on the bytes that a driver provides.
 
-    A builder is never changed: each `with_` method returns another one. A topology warns where such a one was thrown
-    away, as the call has changed nothing. Logging is on, caching and metrics are off, unless said otherwise: Kafka
-    records the metrics of stores at level DEBUG only.
+    A builder is never changed: each `with_` method returns another one. Logging is on, caching and metrics are off,
+    unless said otherwise: Kafka records the metrics of stores at level DEBUG only.
     """
 
     supplier: BytesStoreSupplier
@@ -135,7 +79,6 @@ class StoreBuilder(Derivable, Generic[S]):
     @property
     def spec(self) -> StoreSpec:
         """What is recorded of the store."""
-        self.use()
         return replace(self.supplier.spec(self.format), through_timestamped=self.through_timestamped)
 
     @property
@@ -148,7 +91,6 @@ class StoreBuilder(Derivable, Generic[S]):
         choices = self.logging_enabled, self.changelog_config, self.caching_enabled, self.cache_max_bytes
         return StoreBuilder(supplier, KeyValueStore, Serdes.bytes(), Serdes.bytes(), *choices)
 
-    @derives
     def with_ttl(self, ttl: Duration, clock: str = "processing") -> StoreBuilder[S]:
         """Return a builder of a store whose entries are gone when `ttl` has passed since they were last put.
 
@@ -158,7 +100,6 @@ class StoreBuilder(Derivable, Generic[S]):
         """
         return self._expiring(clock, ttl=ttl)
 
-    @derives
     def with_expiry_header(self, header: str = EXPIRY_HEADER, clock: str = "processing") -> StoreBuilder[S]:
         """Return a builder of a store whose entries are gone at the time that this header of theirs says.
 
@@ -171,7 +112,7 @@ class StoreBuilder(Derivable, Generic[S]):
 
     def _expiring(self, clock: str, **given: Any) -> StoreBuilder[S]:
         """Return a builder whose store's entries expire as before, and as given."""
-        if self.supplier.kind is not StoreKind.KEY_VALUE:
+        if self.supplier.kind.is_segmented:
             raise ValueError(f"store {self.name!r}: a {self.supplier.kind.value} store has a retention, not a ttl")
         before = self.time_to_live
         known = {} if before is None else {"ttl": before.ttl_ms, "header": before.header}
@@ -183,7 +124,6 @@ class StoreBuilder(Derivable, Generic[S]):
             )
         return replace(self, time_to_live=time_to_live)
 
-    @derives
     def with_upgrade_through_timestamped(self) -> StoreBuilder[S]:
         """Return a builder of a store that takes over plain values at once, with no headers and the timestamp -1.
 
@@ -198,14 +138,13 @@ class StoreBuilder(Derivable, Generic[S]):
             )
         return replace(self, through_timestamped=True)
 
-    @derives
     def with_caching_enabled(self, max_bytes: int = DEFAULT_CACHE_MAX_BYTES) -> StoreBuilder[S]:
         """Return a builder of a store that holds writes back until a flush, or until they exceed `max_bytes`.
 
         A store that retains duplicates is not cached: no write replaces another. Raises ValueError for a versioned
         store, as in Kafka: what a put returns depends on the versions before it.
         """
-        if self.supplier.kind is StoreKind.VERSIONED:
+        if LAYOUTS[self.supplier.kind].keeps_versions:
             raise ValueError(f"store {self.name!r}: a versioned store can't be cached")
         if type(max_bytes) is not int or max_bytes < 0:
             raise ValueError(f"max_bytes must be a whole number, 0 or more, got {max_bytes!r}")
@@ -214,12 +153,10 @@ class StoreBuilder(Derivable, Generic[S]):
             return self
         return replace(self, caching_enabled=True, cache_max_bytes=max_bytes)
 
-    @derives
     def with_caching_disabled(self) -> StoreBuilder[S]:
         """Return a builder of a store whose writes go on at once."""
         return replace(self, caching_enabled=False)
 
-    @derives
     def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> StoreBuilder[S]:
         """Return a builder of a store with a changelog, configured with `config`.
 
@@ -231,17 +168,14 @@ class StoreBuilder(Derivable, Generic[S]):
                 raise TypeError(f"config of the changelog of store {self.name!r} must be text, got {key!r}: {value!r}")
         return replace(self, logging_enabled=True, changelog_config=config)
 
-    @derives
     def with_logging_disabled(self) -> StoreBuilder[S]:
         """Return a builder of a store without a changelog: its content can't be restored."""
         return replace(self, logging_enabled=False, changelog_config={})
 
-    @derives
     def with_metrics_enabled(self) -> StoreBuilder[S]:
         """Return a builder of a store that measures its operations."""
         return replace(self, metrics_enabled=True)
 
-    @derives
     def with_metrics_disabled(self) -> StoreBuilder[S]:
         """Return a builder of a store that measures nothing."""
         return replace(self, metrics_enabled=False)
@@ -272,7 +206,7 @@ class StoreBuilder(Derivable, Generic[S]):
         differs = self.caching_enabled or entries.keys_with_headers() is not None
         logged_for = written_for if differs else record
         segments = Segments(inner, *spec.retention, stream_time_ms) if spec.kind.is_segmented else None
-        if segments is not None and spec.kind is StoreKind.VERSIONED:
+        if segments is not None and LAYOUTS[spec.kind].keeps_versions:
             built = self.store_class(VersionedParts(spec, entries, StoreStack(inner), segments, logged, logged_for))
         else:
             # Each layer is over the ones before it.

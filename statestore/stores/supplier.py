@@ -10,6 +10,7 @@ from datetime import timedelta
 from math import inf
 from typing import Any, ClassVar, Final, TypeVar
 
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, check_store_name, require_milliseconds
 from statestore.format.values.store_format import StoreFormat
 
@@ -130,7 +131,7 @@ Source: RocksDbVersionedKeyValueBytesStoreSupplier.
 
 def default_segment_interval_ms(kind: StoreKind, retention_ms: int) -> int:
     """Return how much time a segment of a segmented store spans if nobody says, in ms: Kafka's choice."""
-    if kind is StoreKind.VERSIONED:
+    if LAYOUTS[kind].keeps_versions:
         _, parts, least_ms = next(each for each in _VERSIONED_SEGMENTS if retention_ms <= each[0])
         return max(retention_ms // parts, least_ms)
     return max(retention_ms // 2, _MIN_SEGMENT_INTERVAL_MS)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from statestore.bytestore.kinds.kind_layout import layout_of
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import FormatError, NewStateError
 from statestore.errors.new_state import KeyPlacementError, UnknownRecordKeyError
 from statestore.format.keys.due_key import (
@@ -141,7 +141,7 @@ def record_keys(metadata: StateMetadata, key_of: Mapping[str, KeyOf] | None = No
     attached = {store for node in metadata.topology for store in node.get("stores", ())}
     for spec in metadata.stores:
         store = spec.name.removesuffix(EXPIRY_SUFFIX)
-        is_plain = (spec.kind, spec.format) == (StoreKind.KEY_VALUE, StoreFormat.PLAIN)
+        is_plain = spec.format is StoreFormat.PLAIN and not spec.kind.is_segmented
         # A store for when the entries of another one expire is attached to no processor.
         if is_plain and store != spec.name and store in names and spec.name not in attached:
             # If the record's key is known in the keys of that store, it is in these.
