@@ -198,7 +198,7 @@ class ShardRounds:
         return {part: seconds / rows.num_rows * 1e6 for part, seconds in parts.items()}
 
     def _run(self, shard: int, blobs: Sequence[bytes], outputs: list[bytes]) -> None:
-        run = self._call.run(shard, blobs, self._pointers[shard], "benchmark", 0)
+        run = self._call.run(shard, blobs, self._pointers[shard], "benchmark", 0, 0)
         while True:
             try:
                 outputs.append(next(run))

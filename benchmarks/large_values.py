@@ -204,7 +204,7 @@ class Home:
     def call(self, blobs: Iterator[bytes], recovery: RecoveryOptions | None = None) -> int:
         """Run a batch, and read its output as Spark would; return how many records it put out."""
         call = ShardCall(self.topology, self.state(recovery), (1,), FailureHandling(), BUDGET_BYTES)
-        run, count = call.run(1, blobs, self.recorded, "query", 0), 0
+        run, count = call.run(1, blobs, self.recorded, "query", 0, 0), 0
         while True:
             try:
                 blob = next(run)

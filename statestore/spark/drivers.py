@@ -22,7 +22,7 @@ from statestore.errors import StateStoreError
 from statestore.errors.run import ModuleNotOnWorkersError
 from statestore.spark.figures import FIGURES
 from statestore.spark.query_failure import sentence_first
-from statestore.spark.sessions import QUERY_ID, is_connect
+from statestore.spark.sessions import BATCH_ID, QUERY_ID, is_connect
 from statestore.spark.shards.blobs import BLOB
 from statestore.spark.shards.shard_call import ShardCall, ShardResult
 
@@ -204,7 +204,7 @@ def _frames(
     call: ShardCall, route: Any, blobs: Iterable[bytes], recorded: str | None, now_ms: int
 ) -> Generator[pd.DataFrame, None, ShardResult]:
     """Yield the call's output in frames, with its figures in the last one; return its result."""
-    with sentence_first(), closing(call.run(int(route), blobs, recorded, _query_id(), now_ms)) as run:
+    with sentence_first(), closing(call.run(int(route), blobs, recorded, *_query_and_batch(), now_ms)) as run:
         return (yield from in_frames(run))
 
 
@@ -232,11 +232,11 @@ def _frame(blobs: Sequence[bytes | None], figures: str | None) -> pd.DataFrame:
     return pd.DataFrame({BLOB: blobs, FIGURES: [*[None] * (len(blobs) - 1), figures]})
 
 
-def _query_id() -> str:
+def _query_and_batch() -> tuple[str, int]:
     context = TaskContext.get()
-    query_id = None if context is None else context.getLocalProperty(QUERY_ID)
-    if query_id is None:
+    query_id, batch_id = (context.getLocalProperty(name) if context else None for name in (QUERY_ID, BATCH_ID))
+    if query_id is None or batch_id is None:
         raise StateStoreError(
             "stateful() runs only within a streaming query: Spark gave the task no streaming query id"
         )
-    return query_id
+    return query_id, int(batch_id)

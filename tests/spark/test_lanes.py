@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from statestore import Processor, ProcessorContext, Record, Serdes, Topology
 from statestore.format.keys.partitioner import partition_column
 from statestore.headers.topic_columns import SINK_COLUMNS, SourceFields, sink_batch, source_batch, source_records
 from statestore.spark.shards.blobs import BlobWriter, schema_of_blob
 from statestore.spark.shards.lanes import LATER, OUT, Lanes, Placing, lane_of, schema_of, shards_by_key
+from tests.support.staged import StagedRun
 
 TOPICS = ("own", "later", "both", "other", "own-repartition", "later-repartition")
 REPARTITION = frozenset(topic for topic in TOPICS if topic.endswith("repartition"))
@@ -66,8 +70,8 @@ def test_the_lane_of_a_blob_is_in_its_schema() -> None:
 def test_places_rise_from_batch_to_batch_and_are_the_same_again() -> None:
     sent = sink_batch(["a-repartition"] * 3, [1, 2, 3], [b"k"] * 3, [None] * 3, [b"\0"] * 3)
 
-    def offsets(version: int) -> list[int]:
-        place = Placing(2, version)
+    def offsets(batch_id: int) -> list[int]:
+        place = Placing(2, batch_id)
         placed = [place(sent), place(sent.slice(1))]
         assert {row[1] for batch in placed for row in source_records(batch)} == {2}
         return [row[2] for batch in placed for row in source_records(batch)]
@@ -75,6 +79,29 @@ def test_places_rise_from_batch_to_batch_and_are_the_same_again() -> None:
     first, second = offsets(4), offsets(5)
     assert first == offsets(4)
     assert [*first, *second] == sorted({*first, *second})
+
+
+class TellsOffset(Processor):
+    def init(self, context: ProcessorContext) -> None:
+        self._context = context
+
+    def process(self, record: Record) -> None:
+        metadata = self._context.record_metadata
+        assert metadata is not None
+        self._context.forward(record.with_value(metadata.offset))
+
+
+def test_offsets_rise_behind_a_stage_without_stores(tmp_path: Path) -> None:
+    """As in word count: the version of such a stage's state never rises."""
+    topology, serdes = Topology(), {"key_serde": Serdes.bytes(), "value_serde": Serdes.bytes()}
+    topology.add_source("source", "own", **serdes)
+    topology.add_repartition("own-repartition", "sent", "taken", ["source"], **serdes)
+    topology.add_processor("tells", TellsOffset, ["taken"])
+    topology.add_sink("sink", "out", ["tells"], key_serde=Serdes.bytes(), value_serde=Serdes.int64())
+    run = StagedRun(topology, 1, tmp_path)
+    offsets = [int.from_bytes(record[3] or b"") for _ in range(3) for record in run.run(records(["own", "own"]))]
+    assert offsets == sorted({*offsets})
+    assert len(offsets) == 6
 
 
 @given(st.lists(st.binary() | st.none(), min_size=1), st.integers(1, 9))

@@ -68,7 +68,7 @@ def run_at(
     shard_call: ShardCall, recorded: str | None, now_ms: int, blobs: Sequence[bytes] = ()
 ) -> tuple[list[list[bytes]], ShardResult]:
     """Run a batch; return the values in each output blob, and the result."""
-    run, outputs = shard_call.run(17, blobs, recorded, "query", now_ms), []
+    run, outputs = shard_call.run(17, blobs, recorded, "query", 0, now_ms), []
     while True:
         try:
             (batch,) = decode_blob(next(run))
@@ -131,7 +131,7 @@ def test_calls_go_on_from_what_processors_keep_beside_stores(tmp_path: Path) -> 
 
 def test_a_schedule_that_only_a_task_makes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TopologyError, match=r"schedule the same in every init\(\)"):
-        list(call(tmp_path, wall_clock=False).run(17, [], None, "query", 100))
+        list(call(tmp_path, wall_clock=False).run(17, [], None, "query", 0, 100))
 
 
 def test_without_a_schedule_nobody_is_called_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +282,7 @@ def test_output_that_comes_all_at_once_waits_on_disk(tmp_path: Path) -> None:
     shard_call = call(tmp_path, sending([MIB] * 64))
     spilled = tmp_path / "local/state/shard-0000/spill-0/output.blobs"
     found = largest = 0
-    run = shard_call.run(17, [one_record()], None, "query", 100)
+    run = shard_call.run(17, [one_record()], None, "query", 0, 100)
     tracemalloc.start()
     try:
         for blob in run:
@@ -300,7 +300,7 @@ def test_output_is_handed_out_when_a_blob_is_full(tmp_path: Path) -> None:
     shard_call = call(tmp_path, sending([MIB]))
     records = encode_blob(decode_blob(one_record()) * 40)
     peak = 0
-    for _ in shard_call.run(17, [records], None, "query", 100):
+    for _ in shard_call.run(17, [records], None, "query", 0, 100):
         peak = max(peak, *(file.stat().st_size for file in tmp_path.glob("local/**/output.blobs")), 0)
     assert peak == 0, "the records of a step together put out more than may wait in memory"
 
@@ -319,7 +319,7 @@ def blobs():
         yield one_record()
     os.kill(os.getpid(), 9)
 
-list(call(Path(sys.argv[1]), input_memory_bytes=0).run(17, blobs(), None, "query", 100))
+list(call(Path(sys.argv[1]), input_memory_bytes=0).run(17, blobs(), None, "query", 0, 100))
 """
 
 
@@ -340,7 +340,8 @@ from statestore.errors.state import LocalDiskFullError
 from test_shard_call import call
 
 try:
-    list(call(Path(sys.argv[1]), input_memory_bytes=0).run(17, (bytes(1 << 20) for _ in range(9)), None, "query", 100))
+    blobs = (bytes(1 << 20) for _ in range(9))
+    list(call(Path(sys.argv[1]), input_memory_bytes=0).run(17, blobs, None, "query", 0, 100))
 except LocalDiskFullError as full:
     print(full.path, "|", full)
 """

@@ -31,6 +31,7 @@ class StagedRun:
         self.calls: list[ShardCall] = []
         self._packs: list[Pack] = []
         self._pointers: dict[tuple[int, int], str] = {}
+        self._batch_id = 0
         stages = stages_of(topology)
         routing = tuple(range(shards))
         for number, stage in enumerate(stages):
@@ -67,11 +68,12 @@ class StagedRun:
                     shuffled[route].append(blob)
             put_out = [blob for route in sorted(shuffled) for blob in self._call(number, route, shuffled[route])]
             rows = pa.record_batch([pa.array(put_out, pa.binary())], names=[BLOB])
+        self._batch_id += 1
         batches = [batch.select(OUTPUT.names) for blob in put_out for batch in decode_blob(blob)]
         return [record for batch in batches for record in sink_records(batch)]
 
     def _call(self, number: int, route: int, blobs: list[bytes]) -> list[bytes]:
-        running = self.calls[number].run(route, blobs, self._pointers.get((number, route)), "query", 0)
+        running = self.calls[number].run(route, blobs, self._pointers.get((number, route)), "query", self._batch_id, 0)
         put_out = []
         while True:
             try:

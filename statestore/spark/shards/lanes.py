@@ -86,13 +86,13 @@ def shards_by_key(keys: pa.Array, shards: int, partitions: pa.Array | None = Non
 class Placing:
     """Gives what a shard puts out a place in the topics between stages: by shard, in the order in which it was put out.
 
-    Offsets rise from batch to batch, and are the same if a batch is run again: 32 bits have the state's version, 32
-    what was put out before.
+    Offsets rise from batch to batch of a query, and are the same if a batch is run again: 32 bits have the id of the
+    batch, 32 what was put out before.
     """
 
-    def __init__(self, shard: int, version: int) -> None:
+    def __init__(self, shard: int, batch_id: int) -> None:
         self._shard = shard
-        self._next = version << _OFFSET_BITS
+        self._next = batch_id << _OFFSET_BITS
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch of SINK_COLUMNS as one of SOURCE_COLUMNS."""

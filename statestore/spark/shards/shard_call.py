@@ -78,7 +78,7 @@ class ShardCall:
     """The stores of which later stages have copies, and the topics by which those hear what is written to them."""
 
     def run(
-        self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str, now_ms: int
+        self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str, batch_id: int, now_ms: int
     ) -> Generator[bytes, None, ShardResult]:
         """Process a batch's blobs of one shard; `recorded` is its pointer, None at the first call. Yield the output."""
         check_start()
@@ -100,7 +100,7 @@ class ShardCall:
             watch = Stopwatch()
             with self.state.open(pointer, space) as batch:
                 open_ms = watch.lap_ms()
-                place = None if self.is_last else Placing(shard, pointer.version + 1)
+                place = None if self.is_last else Placing(shard, batch_id)
                 outputs = OutputBlobs(waiting, _RECORDS_PER_OUTPUT_BLOB, place=place)
                 processed = yield from self._process(batch, context, spool, outputs, watch)
                 process_ms = watch.lap_ms()
