@@ -24,6 +24,7 @@ from statestore.spark.figures import FIGURES
 from statestore.spark.query_failure import sentence_first
 from statestore.spark.sessions import BATCH_ID, QUERY_ID, is_connect
 from statestore.spark.shards.blobs import BLOB
+from statestore.spark.shards.schema import once
 from statestore.spark.shards.shard_call import ShardCall, ShardResult
 
 _OUTPUT_SCHEMA = f"{BLOB} binary, {FIGURES} string"
@@ -42,7 +43,7 @@ def through_transform_with_state(packed: DataFrame, call: ShardCall) -> DataFram
     """Run the shard call through transformWithStateInPandas."""
     # Without timers Spark does not tell the processor the batch's time; this is the same time. As a constant in
     # generated code Spark would compile it for each batch; for functions with a lambda it generates none.
-    timed = packed.withColumn(_NOW, f.transform(f.array(f.current_timestamp()), f.unix_millis)[0])
+    timed = packed.withColumn(_NOW, once(f.current_timestamp(), f.unix_millis))
     time_mode = "processingTime" if call.wall_clock else "none"
     grouped, processor = timed.groupBy("route"), light_processor(call)
     with _environment_of_other_functions(packed.sparkSession):

@@ -119,7 +119,7 @@ PARTS: Final = (
         ),
     ),
     Part("Functions of headers", more=_of("test_header_functions", "values_are_printed_by_their_type")),
-    Part("Typed headers", more=_of("test_header_conversion", "values_become_columns_of_any_type")),
+    Part("Typed headers", more=_of("test_typed_values", "values_become_columns_of_any_type")),
 )
 CLIENT_ALONE: Final = Part(
     "Spark Connect, from `pyspark-client` alone", more=(*_of("test_connect_queries"), *_of("test_connect_reading"))

@@ -39,7 +39,7 @@ from pyspark.sql.types import (
 )
 
 from statestore.format.serde import Serde, standard_serde
-from statestore.spark.header_functions.lookups import once
+from statestore.spark.shards.schema import once
 
 _TIME: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 _JSON_TIMES: Final = {"timeZone": "UTC", "timestampFormat": f"{_TIME}XXX", "timestampNTZFormat": _TIME}

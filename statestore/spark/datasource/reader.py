@@ -27,7 +27,7 @@ from statestore.spark.query_failure import sentence_first
 from statestore.spark.sessions import location_in, on_server
 
 if TYPE_CHECKING:
-    from statestore.spark.header_functions.conversion import AnyConverter
+    from statestore.spark.header_functions.typed_values import AnyConverter
 
 
 def read_store(

@@ -3,7 +3,7 @@
 lookups          headers by key, headers made of headers, and helpers of the other modules
 texts            values that are texts of numbers, times and so on
 chains           a connector's transformations
-conversion       values and all headers as a header converter reads them, in Python
+typed_values     values and all headers as a header converter reads them, in Python
 
 The column `headers` is an array<struct<key:string,value:binary>>, given by name or as a Column. A null array has no
 headers. Kafka never makes an element that is null or has a null key. Such an element stays where headers are returned,
@@ -16,7 +16,6 @@ Users import from here. Imports `connect`, `spark.shards` and `spark.query_setti
 """
 
 from statestore.spark.header_functions.chains import transform_records
-from statestore.spark.header_functions.conversion import header_typed, typed_headers
 from statestore.spark.header_functions.lookups import (
     drop_headers,
     has_header,
@@ -37,6 +36,7 @@ from statestore.spark.header_functions.texts import (
     header_string,
     header_timestamp,
 )
+from statestore.spark.header_functions.typed_values import header_typed, typed_headers
 
 __all__ = [
     "drop_headers",

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from statestore.spark.shards.schema import HEADERS, check_choice
+from statestore.spark.shards.schema import HEADERS, check_choice, once
 
 ON_ERROR: Final = ("raise", "null")
 """What to do about a value that can't be read."""
@@ -160,11 +160,6 @@ def no_such_value(what: str, expected: str, data: Column) -> Column:
     """Return the message about bytes that can't be read: it has their size, and nothing of their content."""
     size = F.octet_length(data).cast("string")
     return F.concat(F.lit(f"{what} is no {expected}: "), size, F.lit(" bytes"))
-
-
-def once(value: Column, use: Callable[[Column], Column]) -> Column:
-    """Return what `use` makes of a value that is computed once however often it is used, even in lambdas."""
-    return F.get(F.transform(F.array(value), use), F.lit(0))
 
 
 def repeatedly(headers: Column | str, use: Callable[[Column], Column]) -> Column:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from statestore.errors import InputSchemaError
@@ -40,6 +42,11 @@ def check_choice(parameter: str, value: str, choices: Iterable[str]) -> None:
     known = [*choices]
     if value not in known:
         raise ValueError(f"{parameter} must be one of {', '.join(known)}, not {value!r}")
+
+
+def once(value: Column, use: Callable[[Column], Column]) -> Column:
+    """Return what `use` makes of a value that is computed once however often it is used, even in lambdas."""
+    return f.get(f.transform(f.array(value), use), f.lit(0))
 
 
 def spark_type(arrow: pa.DataType) -> str:

@@ -22,7 +22,7 @@ from statestore.connect.schema import Schema, SchemaAndValue
 from statestore.errors import ConfigException, DataException
 from statestore.format.records.header_columns import HEADERS_TYPE
 from statestore.spark import header_functions as hf
-from statestore.spark.header_functions.conversion import _Reader, _schema_and_type, _Viewer
+from statestore.spark.header_functions.typed_values import _Reader, _schema_and_type, _Viewer
 from statestore.spark.shards.schema import HEADERS
 from tests.support.spark.versions import not_in_spark_4_0
 
