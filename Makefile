@@ -25,7 +25,7 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 PEERS_LOCK := benchmarks/peers/environment.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-middleware test test-fast test-matrix durations soak kills simulate check bench bench-check bench-peers docs lock clean java jars
+.PHONY: help demo demo-kafka demo-middleware test test-fast test-matrix durations soak kills simulate mutations check bench bench-check bench-peers docs lock clean java jars
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ kills: java $(INSTALLED) jars ## kill drivers, executors and workers of clusters
 
 simulate: $(INSTALLED) ## run the protocol under a seeded scheduler, without Spark: RUNS=n plans, from SEED=s on; OF=sink, ARGS as well
 	@$(BIN)/python -m tests.simulation --of $(OF) --runs $(RUNS) --seed $(SEED) $(ARGS)
+
+mutations: $(INSTALLED) ## break the protocol and the sink line by line: a plan of the simulation notices each
+	@$(PYTEST) tests/simulation/broken_lines.py $(ARGS)
 
 check: $(INSTALLED) ## format, lint, types, import directions, lock; no tests
 	$(BIN)/ruff format --check .
