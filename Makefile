@@ -111,8 +111,9 @@ bench-peers: java $(INSTALLED) jars ## measure statestore beside Kafka Streams, 
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.peers $(ARGS)
 
 # The authors of both packages print advice about each other's future above what the build says.
-docs: $(INSTALLED) ## build the documentation as a site, in site/; nothing is fetched
-	@NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict $(ARGS)
+docs: $(INSTALLED) ## build the documentation as a site, in site/, and look it over; nothing is fetched
+	@NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/python -m pytest -q tests/docs/site.py
 
 lock: $(INSTALLED) ## write the locks of the project and of bench-peers anew; ARGS=--upgrade takes newer versions
 	$(COMPILE_LOCK) --extra dev $(ARGS) pyproject.toml --output-file requirements.lock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -56,3 +57,9 @@ def test_its_page_in_a_registry_is_the_readme(metadata: Message) -> None:
     description = metadata.get_payload(decode=True)
     assert isinstance(description, bytes)
     assert description.decode() == (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_changelog_has_the_release_that_this_is() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## \[(.+)\](?: - \d{4}-\d\d-\d\d)?$", changelog, re.M)
+    assert headings[:2] == ["Unreleased", statestore.__version__]

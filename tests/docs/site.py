@@ -1,34 +1,24 @@
-"""The documentation as a site: it builds without a warning, has all public names, and fetches nothing."""
+"""The site that `make docs` has built: it has all public names, and fetches nothing. `make docs` runs this, too.
+
+Links, headings, pages without a place and docstrings are judged by the build: there a warning is an error.
+"""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.support.documentation import ROOT, run_page
 from tests.support.public_names import Sources
 
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built with warnings as errors: links and their headings, pages without a place, docstrings."""
-    site = tmp_path_factory.mktemp("documentation") / "site"
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
-    quiet = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
-    built = subprocess.run(command, cwd=ROOT, env=os.environ | quiet, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
-    return site
+SITE = ROOT / "site"
 
 
 @pytest.fixture(scope="module")
-def pages(site: Path) -> dict[str, str]:
+def pages() -> dict[str, str]:
     """The pages as HTML, without their code."""
-    html = {page.relative_to(site).as_posix(): page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
+    html = {page.relative_to(SITE).as_posix(): page.read_text(encoding="utf-8") for page in SITE.rglob("*.html")}
     return {name: re.sub(r"<pre.*?</pre>", "", text, flags=re.S) for name, text in html.items()}
 
 
@@ -42,16 +32,16 @@ def test_the_reference_has_every_public_name(pages: dict[str, str]) -> None:
     ] == []
 
 
-def test_who_reads_it_fetches_nothing_from_elsewhere(site: Path, pages: dict[str, str]) -> None:
+def test_who_reads_it_fetches_nothing_from_elsewhere(pages: dict[str, str]) -> None:
     loads = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)="((?:https?:)?//[^"]*)"')
     assert {name: loads.findall(text) for name, text in pages.items() if loads.search(text)} == {}
     assert [name for name, text in pages.items() if 'class="mermaid"' in text] == [], "its script is elsewhere"
-    styles = [style.read_text(encoding="utf-8") for style in site.rglob("*.css")]
+    styles = [style.read_text(encoding="utf-8") for style in SITE.rglob("*.css")]
     assert [found for style in styles for found in re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//", style)] == []
 
 
-def test_it_can_be_searched_from_files(site: Path, pages: dict[str, str]) -> None:
-    assert (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index = {")
+def test_it_can_be_searched_from_files(pages: dict[str, str]) -> None:
+    assert (SITE / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index = {")
     assert [name for name, text in pages.items() if 'iframe-worker.js"></script>' not in text] == []
 
 
