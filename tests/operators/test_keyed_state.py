@@ -192,7 +192,7 @@ def test_iterators_show_the_state_at_their_call(states: Any) -> None:
     ],
 )
 def test_a_state_without_a_key_is_refused(states: Any, use: Callable[..., Any]) -> None:
-    with pytest.raises(StateHandleError, match=r"'(Value|List|Map)State': no key is being processed"):
+    with pytest.raises(StateHandleError, match=r"'Keyed(Value|List|Map)': no key is being processed"):
         use(*states[2:])
 
 
@@ -205,7 +205,7 @@ def test_none_is_no_value(states: Any) -> None:
             lambda: list_state.put([1, None]),
             lambda: map_state.update_value("a", None),
         ):
-            with pytest.raises(TypeError, match="State can't hold None"):
+            with pytest.raises(TypeError, match=r"Keyed(Value|List|Map) can't hold None"):
                 write()
         with pytest.raises(TypeError, match="the key of an entry of a KeyedMap must not be None"):
             map_state.get_value(None)
