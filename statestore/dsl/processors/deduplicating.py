@@ -163,7 +163,7 @@ class OfColumns:
     columns: tuple[str, ...]
 
     def __call__(self, record: Record[Any, Any]) -> bytes | None:
-        """Return the bytes. Raises InputError for a value that is no dict."""
+        """Return the bytes. Raises InputError for a value that is not a dict."""
         value = record.value
         if value is None:
             return None
