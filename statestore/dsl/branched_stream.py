@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from statestore.dsl.functions import Function, of_key_and_value
-from statestore.dsl.processors.stateless import Branching, PassThrough
+from statestore.dsl.processors.stateless import Branching, BranchingColumns, PassThrough, PassThroughColumns
 from statestore.dsl.stream_graph import GraphNode, Stage
 from statestore.errors import TopologyError
 
@@ -65,12 +65,14 @@ class BranchedKStream(Generic[Stream]):
     def _add(self, name: str, chain: Callable[[Stream], Stream | None] | None) -> str:
         graph, child = self._stage.graph, self._node + name
         graph.new_name(child)  # Kafka takes a number and does not use it
-        graph.add(GraphNode(child, (self._node,), lambda: PassThrough))
-        stream = self._make(self._stage._replace(node=child, in_columns=False))
+        columns = PassThroughColumns if self._stage.in_columns else None
+        graph.add(GraphNode(child, (self._node,), graph.either_way(child, PassThrough, columns)))
+        stream = self._make(self._stage._replace(node=child))
         kept = stream if chain is None else chain(stream)
         if kept is not None:
             self._streams[child] = kept
         return child
 
     def _supplier(self) -> partial[Branching]:
-        return partial(Branching, tuple(self._branches), self._default)
+        in_columns = self._stage.in_columns and not self._stage.graph.goes_by_record(self._node)
+        return partial(BranchingColumns if in_columns else Branching, tuple(self._branches), self._default)

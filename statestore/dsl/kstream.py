@@ -8,7 +8,7 @@ from typing import Any
 
 from statestore.dsl.aggregates.grouped_stream import KGroupedStream
 from statestore.dsl.branched_stream import BranchedKStream
-from statestore.dsl.functions import of_key_and, of_key_and_value
+from statestore.dsl.functions import Function, of_key_and, of_key_and_value
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
 from statestore.dsl.joins.joined import Joined, StreamJoined
 from statestore.dsl.joins.stream_joins import (
@@ -35,17 +35,20 @@ from statestore.dsl.processors.deduplicating import (
 from statestore.dsl.processors.fixed_key import FixedKeyProcessor
 from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.stateless import (
+    FILTER,
+    FILTER_NOT,
+    FLAT_MAP,
+    FLAT_MAP_VALUES,
+    FOREACH,
+    MAP,
+    MAP_VALUES,
+    PEEK,
+    SELECT_KEY,
     PassThrough,
+    PassThroughColumns,
     Stateless,
-    filtered,
-    filtered_out,
-    peeked,
-    shown,
-    with_key,
-    with_key_and_value,
-    with_keys_and_values,
-    with_value,
-    with_values,
+    StatelessColumns,
+    StatelessStep,
 )
 from statestore.dsl.repartition import Regrouping, by_column, divided_anew
 from statestore.dsl.row_serde import RowSerde, common_serde
@@ -79,13 +82,13 @@ class KStream(Staged):
 
     def filter(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
         """Return the records for which a predicate of key and value is true."""
-        step = partial(Stateless, filtered, of_key_and_value("filter()", predicate))
-        return self._step("KSTREAM-FILTER-", name, step, self._value_serde)
+        function = of_key_and_value("filter()", predicate)
+        return self._step("KSTREAM-FILTER-", name, FILTER, function)
 
     def filter_not(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
         """Return the records for which a predicate of key and value is false."""
-        step = partial(Stateless, filtered_out, of_key_and_value("filter_not()", predicate))
-        return self._step("KSTREAM-FILTER-", name, step, self._value_serde)
+        function = of_key_and_value("filter_not()", predicate)
+        return self._step("KSTREAM-FILTER-", name, FILTER_NOT, function)
 
     def map_values(
         self, mapper: Callable[..., Any], *, value_serde: Serde[Any] | None = None, name: str | None = None
@@ -94,15 +97,15 @@ class KStream(Staged):
 
         With `value_serde=None`, the serde of the new values is unknown.
         """
-        step = partial(Stateless, with_value, of_key_and("map_values()", mapper, "value"))
-        return self._step("KSTREAM-MAPVALUES-", name, step, value_serde)
+        function = of_key_and("map_values()", mapper, "value")
+        return self._step("KSTREAM-MAPVALUES-", name, MAP_VALUES, function, value_serde)
 
     def flat_map_values(
         self, mapper: Callable[..., Iterable[Any]], *, value_serde: Serde[Any] | None = None, name: str | None = None
     ) -> KStream:
         """Return a record for each value that a function of the value, or of key and value, returns."""
-        step = partial(Stateless, with_values, of_key_and("flat_map_values()", mapper, "value"))
-        return self._step("KSTREAM-FLATMAPVALUES-", name, step, value_serde)
+        function = of_key_and("flat_map_values()", mapper, "value")
+        return self._step("KSTREAM-FLATMAPVALUES-", name, FLAT_MAP_VALUES, function, value_serde)
 
     def map(
         self,
@@ -113,8 +116,8 @@ class KStream(Staged):
         name: str | None = None,
     ) -> KStream:
         """Return the records with new keys and values, to be repartitioned as with `select_key`."""
-        step = partial(Stateless, with_key_and_value, of_key_and_value("map()", mapper))
-        return self._step("KSTREAM-MAP-", name, step, value_serde, key_serde, is_rekeyed=True)
+        function = of_key_and_value("map()", mapper)
+        return self._step("KSTREAM-MAP-", name, MAP, function, value_serde, key_serde)
 
     def flat_map(
         self,
@@ -125,8 +128,8 @@ class KStream(Staged):
         name: str | None = None,
     ) -> KStream:
         """Return a record for each pair of key and value that a function of both returns; otherwise as `map`."""
-        step = partial(Stateless, with_keys_and_values, of_key_and_value("flat_map()", mapper))
-        return self._step("KSTREAM-FLATMAP-", name, step, value_serde, key_serde, is_rekeyed=True)
+        function = of_key_and_value("flat_map()", mapper)
+        return self._step("KSTREAM-FLATMAP-", name, FLAT_MAP, function, value_serde, key_serde)
 
     def select_key(
         self, mapper: Callable[[Any, Any], Any], *, key_serde: Serde[Any] | None = None, name: str | None = None
@@ -136,18 +139,18 @@ class KStream(Staged):
         If a later step keeps state, they first go through a repartition topic. With `key_serde=None`, the serde of the
         new keys is unknown.
         """
-        step = partial(Stateless, with_key, of_key_and_value("select_key()", mapper))
-        return self._step("KSTREAM-KEY-SELECT-", name, step, self._value_serde, key_serde, is_rekeyed=True)
+        function = of_key_and_value("select_key()", mapper)
+        return self._step("KSTREAM-KEY-SELECT-", name, SELECT_KEY, function, key_serde=key_serde)
 
     def peek(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> KStream:
         """Return the same records, after calling a function with the key and value of each."""
-        step = partial(Stateless, peeked, of_key_and_value("peek()", action))
-        return self._step("KSTREAM-PEEK-", name, step, self._value_serde)
+        function = of_key_and_value("peek()", action)
+        return self._step("KSTREAM-PEEK-", name, PEEK, function)
 
     def foreach(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> None:
         """Call a function with each key and value, again if the batch is retried; this ends the stream."""
-        step = partial(Stateless, shown, of_key_and_value("foreach()", action))
-        self._step("KSTREAM-FOREACH-", name, step, None)
+        function = of_key_and_value("foreach()", action)
+        self._step("KSTREAM-FOREACH-", name, FOREACH, function)
 
     def process(
         self,
@@ -188,10 +191,12 @@ class KStream(Staged):
         """Return the records of both streams, in the order in which they are processed."""
         require_kind("other", other, KStream)
         node = self._graph.new_name("KSTREAM-MERGE-", name)
-        self._graph.add(GraphNode(node, (self._node, other._node), lambda: PassThrough))
         key_serde = self._key_serde if self._key_serde == other._key_serde else None
         values = common_serde(self._value_serde, other._value_serde)
-        stage = Stage(self._graph, node, key_serde, values)
+        in_columns = self._in_columns and other._in_columns and None not in (key_serde, values)
+        supplier = self._graph.either_way(node, PassThrough, PassThroughColumns if in_columns else None)
+        self._graph.add(GraphNode(node, (self._node, other._node), supplier))
+        stage = Stage(self._graph, node, key_serde, values, in_columns)
         return KStream(stage, is_rekeyed=self._is_rekeyed or other._is_rekeyed)
 
     def group_by_key(
@@ -268,10 +273,8 @@ class KStream(Staged):
         )
         in_columns = stage.in_columns and keys.columns is not None and isinstance(identity, ColumnIdentity)
 
-        def supplier() -> ProcessorSupplier:
-            by_columns = in_columns and not graph.goes_by_record(node)
-            return partial(DeduplicatingColumns if by_columns else Deduplicating, plan)
-
+        columns = partial(DeduplicatingColumns, plan) if in_columns else None
+        supplier = graph.either_way(node, partial(Deduplicating, plan), columns)
         entry_keys = {store: StateKind.MAP.value}
         graph.add(GraphNode(node, (stage.node,), supplier, lambda: (builder,), entry_keys=entry_keys))
         return KStream(stage._replace(node=node, in_columns=in_columns))
@@ -438,14 +441,21 @@ class KStream(Staged):
         self,
         prefix: str,
         name: str | None,
-        supplier: ProcessorSupplier,
-        value_serde: Serde[Any] | None,
+        step: StatelessStep,
+        function: Function,
+        value_serde: Serde[Any] | None = None,
         key_serde: Serde[Any] | None = None,
-        *,
-        is_rekeyed: bool = False,
     ) -> KStream:
         node = self._graph.new_name(prefix, name)
-        return self._below(node, supplier, value_serde, key_serde, is_rekeyed=is_rekeyed)
+        keys = key_serde if step.makes_keys else self._key_serde
+        values = value_serde if step.makes_values else self._value_serde
+        made = [*([keys] if step.makes_keys else []), *([values] if step.makes_values else [])]
+        in_columns = self._in_columns and all(serde is not None and serde.columns is not None for serde in made)
+        columns = partial(StatelessColumns, step, function, keys, values) if in_columns else None
+        supplier = self._graph.either_way(node, partial(Stateless, step, function), columns)
+        self._graph.add(GraphNode(node, (self._node,), supplier, keys_of=() if step.makes_keys else None))
+        stage = Stage(self._graph, node, keys, values, in_columns)
+        return KStream(stage, is_rekeyed=step.makes_keys or self._is_rekeyed)
 
     def _below(
         self,

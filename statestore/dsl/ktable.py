@@ -15,14 +15,7 @@ from statestore.dsl.joins.table_joins import TableSide, add_table_table_join
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.regrouping import RegroupingPlan, RegroupingTable
-from statestore.dsl.processors.stateless import (
-    NewValueColumns,
-    PassThrough,
-    PassThroughColumns,
-    Stateless,
-    new_value,
-    with_value,
-)
+from statestore.dsl.processors.stateless import NewValue, NewValueColumns, PassThrough, PassThroughColumns
 from statestore.dsl.processors.suppressing import SuppressPlan
 from statestore.dsl.processors.suppression_buffer import BufferPlan
 from statestore.dsl.processors.table_views import TableView
@@ -163,8 +156,7 @@ class KTable(Staged, Generic[Stream]):
 
         `mapper` makes new keys, whose serde is `key_serde`: see `KStream.select_key`.
         """
-        step = partial(Stateless, with_value, new_value)
-        stream: Any = self._stream("KTABLE-TOSTREAM-", name, step, self._value_serde, in_columns=NewValueColumns)
+        stream: Any = self._stream("KTABLE-TOSTREAM-", name, NewValue, self._value_serde, in_columns=NewValueColumns)
         made: Stream = stream if mapper is None else stream.select_key(mapper, key_serde=key_serde)
         return made
 
@@ -300,11 +292,8 @@ class KTable(Staged, Generic[Stream]):
     ) -> str:
         """Add a step below the table, and return its node; `in_columns` makes it if changes come in columns."""
         graph = self._graph
-        node, columns = graph.new_name(prefix, name), in_columns if self._in_columns else None
-
-        def step() -> ProcessorSupplier:
-            return supplier if columns is None or graph.goes_by_record(node) else columns
-
+        node = graph.new_name(prefix, name)
+        step = graph.either_way(node, supplier, in_columns if self._in_columns else None)
         graph.add(GraphNode(node, (self._node,), step, keys_of=keys_of))
         return node
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from statestore.dsl.processors.stateless import PassThrough, Stateless, filtered
+from statestore.dsl.processors.stateless import PassThrough, PassThroughColumns, WithKey, WithKeyColumns
 from statestore.dsl.row_serde import RowSerde
 from statestore.dsl.stream_graph import GraphNode, Stage
 from statestore.errors import TopologyError
@@ -37,7 +37,10 @@ def divided_anew(
     keys, values = serdes_of_topic(stage.with_serdes(key_serde, value_serde), topic)
 
     def supplier() -> ProcessorSupplier:
-        return PassThrough if graph.needs_null_keys(node) else partial(Stateless, filtered, _has_key)
+        in_columns = stage.in_columns and not graph.goes_by_record(node)
+        if graph.needs_null_keys(node):
+            return PassThroughColumns if in_columns else PassThrough
+        return WithKeyColumns if in_columns else WithKey
 
     graph.add(GraphNode(node, (stage.node,), supplier))
     graph.add_repartition(topic, sink, source, node, key_serde=keys, value_serde=values)
@@ -102,7 +105,3 @@ class Regrouping:
         else:
             stage.graph.skip_numbers(3)
         return self._divided
-
-
-def _has_key(key: Any, value: Any) -> bool:
-    return key is not None

@@ -189,6 +189,12 @@ class StreamGraph:
         """Return the windows in the keys of a node. Source: GraphGraceSearchUtil."""
         return self._windows.get(name, ())
 
+    def either_way(
+        self, name: str, records: ProcessorSupplier, columns: ProcessorSupplier | None
+    ) -> Callable[[], ProcessorSupplier]:
+        """Return the plan of a node that takes records, or columns if `columns` is not None and all above allow it."""
+        return lambda: records if columns is None or self.goes_by_record(name) else columns
+
     def goes_by_record(self, name: str) -> bool:
         """Return whether a node must take records one by one; call it when the topology is built.
 

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
+
+import pyarrow as pa
 
 from statestore.errors import DeserializationError, SerializationError, ServiceUnavailableError
 from statestore.errors.data import SerdeError
@@ -32,6 +34,8 @@ from statestore.format.serde_columns import (
     INT64_COLUMNS,
     STRING_COLUMNS,
     ColumnSerde,
+    is_plain,
+    plain_column,
 )
 
 T = TypeVar("T")
@@ -85,6 +89,29 @@ class Serde(Generic[T]):
         if topic is None or self.with_headers.for_topic is None:
             return self.with_headers
         return self.with_headers.for_topic(topic)
+
+
+def as_read(serde: Serde[T], value: T) -> T:
+    """Return what a serde with columns reads of what it writes, such as 1.0 for 1; as it is, what it can't write."""
+    if value is None or is_plain(value, serde.columns):
+        return value
+    try:
+        return serde.deserialize(serde.serialize(value))
+    except SerializationError:
+        return value
+
+
+def column_of(serde: Serde[Any], values: Sequence[Any]) -> pa.Array | None:
+    """Return a column of what a serde with columns reads of each value; None if there is one that it can't write."""
+    assert serde.columns is not None  # whoever has values of others has no use for a column
+    plain = plain_column(values, serde.columns)
+    if plain is not None:
+        return plain
+    try:
+        written = [None if value is None else serde.serialize(value) for value in values]
+    except SerializationError:
+        return None
+    return serde.columns.deserialize(pa.array(written, pa.binary()))
 
 
 def columns_of(serde: Serde[Any], role: str, refuse: Callable[[str], Exception]) -> ColumnSerde:

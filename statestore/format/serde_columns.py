@@ -8,9 +8,9 @@ A null row stays null both ways. A column's type holds every value of the scalar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,31 @@ class ColumnSerde:
     type: pa.DataType
     serialize: Callable[[pa.Array], pa.BinaryArray]
     deserialize: Callable[[pa.BinaryArray], pa.Array]
+
+
+_PYTHON_TYPES: Final = {
+    pa.string(): str,
+    pa.binary(): bytes,
+    pa.int32(): int,
+    pa.int64(): int,
+    pa.float64(): float,
+    pa.bool_(): bool,
+}
+
+
+def is_plain(value: object, columns: ColumnSerde | None) -> bool:
+    """Return whether a value is of the Python type that rows of a serde's columns have."""
+    return columns is not None and type(value) is _PYTHON_TYPES.get(columns.type)
+
+
+def plain_column(values: Sequence[Any], columns: ColumnSerde) -> pa.Array | None:
+    """Return values as a column, null for None; None if one of them is not plain, or too large."""
+    if {*map(type, values)} <= {_PYTHON_TYPES.get(columns.type), type(None)}:
+        try:
+            return pa.array(values, columns.type)
+        except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+            return None  # the serde says what is wrong with which
+    return None
 
 
 def cast_column(name: str, type_: pa.DataType, column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias, cast
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statestore.format.binary_columns import row_objects
 from statestore.headers.record_columns import RecordColumns
@@ -47,6 +49,16 @@ def source_batch(records: Iterable[SourceFields]) -> pa.RecordBatch:
 def source_records(batch: pa.RecordBatch) -> Iterator[SourceFields]:
     """Yield the rows of a batch of SOURCE_COLUMNS."""
     return cast(Iterator[SourceFields], _rows(batch))
+
+
+def record_at(batch: pa.RecordBatch, place: tuple[str, int, int]) -> SourceFields | None:
+    """Return the first record of a batch of SOURCE_COLUMNS from a topic, partition and offset; None if none is."""
+    found = np.ones(batch.num_rows, np.bool_)
+    for name, part in zip(("topic", "partition", "offset"), place, strict=True):
+        column = batch.column(name)
+        found &= pc.equal(column, pa.scalar(part).cast(column.type)).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(found)
+    return next(source_records(batch.slice(int(rows[0]), 1))) if len(rows) else None
 
 
 def sink_batch(topics: Sequence[str], *columns: Sequence[object]) -> pa.RecordBatch:

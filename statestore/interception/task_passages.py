@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from statestore.headers import topic_columns
 from statestore.headers.record_headers import Headers
@@ -82,21 +81,11 @@ class Ingest:
         place = topic, partition, offset
         if self.current is not None and self.current[:3] == place:
             return self.current
-        return None if self._batch is None else _find(self._batch, place)
+        return None if self._batch is None else topic_columns.record_at(self._batch, place)
 
     def _refused(self, record: IngestedRecord, interceptor: str, error: Refusal) -> None:
         original = self.original(record.topic, record.partition, record.offset)
         self._refuse(original or source_of(record), interceptor, error)
-
-
-def _find(batch: pa.RecordBatch, place: tuple[Any, ...]) -> SourceFields | None:
-    """Return the first record of a batch that came from a place; None if there is none."""
-    found = np.ones(batch.num_rows, np.bool_)
-    for name, part in zip(PLACE, place, strict=True):
-        column = batch.column(name)
-        found &= pc.equal(column, pa.scalar(part).cast(column.type)).to_numpy(zero_copy_only=False)
-    rows = np.flatnonzero(found)
-    return next(topic_columns.source_records(batch.slice(int(rows[0]), 1))) if len(rows) else None
 
 
 class TaskEmission:

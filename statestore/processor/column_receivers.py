@@ -6,9 +6,9 @@ included.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,10 @@ from statestore.processor.processor import BatchProcessor
 from statestore.processor.receivers import locate_failures
 from statestore.processor.record import Record
 
+_ROWS_MIN: Final = 128
+"""From here on, columns are faster than single records."""
+T = TypeVar("T")
+
 _TYPES = {bytes: pa.binary(), str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
@@ -47,9 +51,17 @@ class ColumnSource:
     """Turns batches of its topics into RecordColumns. Raises TopologyError unless both its serdes have columns."""
 
     def __init__(
-        self, node: SourceNode, children: Sequence[BatchReceiver], earlier: EarlierTimes | None = None
+        self,
+        node: SourceNode,
+        children: Sequence[BatchReceiver],
+        earlier: EarlierTimes | None = None,
+        *,
+        is_needed: bool = True,
     ) -> None:
+        """`is_needed` of False means that all below take single records, too."""
         self.node = node
+        self.rows_min = 0 if is_needed else _ROWS_MIN
+        """Fewer rows are faster one by one."""
         self._earlier = earlier if node.takes_time_on else None
         self.children = children
         self._key = columns_of(node.key_serde, "key", self._no_columns)
@@ -81,6 +93,36 @@ class ColumnSource:
             key, value, timestamps, batch.column("headers"), pa.record_batch(origin, schema=ORIGIN)
         )
         return ReadColumns(records, is_readable, times >= 0, stream_times)
+
+
+def source_runs(
+    batch: pa.RecordBatch, sources: Mapping[str | None, ColumnSource | None]
+) -> Iterator[tuple[ColumnSource | None, pa.RecordBatch]]:
+    """Yield the rows of a batch in their order, those together that follow each other and go to the same source.
+
+    None is for rows that go one by one. `sources` has one for each topic, and under None that of all others.
+    """
+    runs: list[tuple[ColumnSource | None, int, int]] = []
+    for source, start, end in topic_runs(batch, lambda topic: sources.get(topic if topic in sources else None)):
+        if source is not None and end - start < source.rows_min:
+            source = None
+        if source is None and runs and runs[-1][0] is None:
+            start = runs.pop()[1]
+        runs.append((source, start, end))
+    return ((source, batch.slice(start, end - start)) for source, start, end in runs)
+
+
+def topic_runs(batch: pa.RecordBatch, of: Callable[[str], T]) -> Iterator[tuple[T, int, int]]:
+    """Yield start and end of the runs of rows whose topics have the same value of `of`, in order, with that value."""
+    if not batch.num_rows:
+        return
+    topics = batch.column("topic")
+    of_topic = [of(topic) for topic in topics.dictionary.to_pylist()]
+    number_of = {id(each): number for number, each in enumerate(of_topic)}
+    numbers = np.array([number_of[id(each)] for each in of_topic])[topics.indices.to_numpy()]
+    starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()]
+    for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+        yield of_topic[numbers[start]], start, end
 
 
 def processor_batches(name: str, processor: BatchProcessor, context: TaskRecordContext) -> BatchReceiver:

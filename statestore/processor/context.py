@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_origin, overload
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, get_origin, overload
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from statestore.errors.state import LocalStateCorruptedError
 from statestore.format.binary_columns import row_objects
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.headers.record_headers import Headers
+from statestore.headers.topic_columns import SourceFields, record_at
 from statestore.processor.earlier_times import EarlierTimes, earlier_times
 from statestore.processor.processor_metadata import ProcessorMetadata
 from statestore.processor.punctuation import LAST_MS, Cancellable, Punctuations, PunctuationType, Punctuator
@@ -38,6 +39,7 @@ class TaskRecordContext:
     """
 
     __slots__ = (
+        "batch",
         "doing",
         "headers",
         "offset",
@@ -53,6 +55,8 @@ class TaskRecordContext:
     def __init__(self, stream_time_ms: int = -1, system_time_ms: int = 0) -> None:
         self.stream_time_ms = stream_time_ms
         self.system_time_ms = system_time_ms
+        self.batch: pa.RecordBatch | None = None
+        """What the source of the current records was given, if it takes columns."""
         self.leave_record(-1)
 
     def leave_record(self, timestamp_ms: int, doing: str = "") -> None:
@@ -61,7 +65,7 @@ class TaskRecordContext:
         self.topic = ""
         self.partition = -1
         self.offset = -1
-        self.source: tuple[Any, ...] | None = None
+        self.source: SourceFields | None = None
         self.row_size_bytes = 0
         self.timestamp_ms = timestamp_ms
         self.headers = Headers()
@@ -111,6 +115,12 @@ class TaskRecordContext:
         columns = [pa.array([field]).cast(type_) for field, type_ in zip(fields, ORIGIN.types, strict=True)]
         return pa.record_batch(columns, schema=ORIGIN)
 
+    def came(self) -> SourceFields | None:
+        """Return the current record as its source was given it, looked up among columns; None if there is none."""
+        if self.source is not None or self.batch is None or not self.topic:
+            return self.source
+        return record_at(self.batch, (self.topic, self.partition, self.offset))
+
     @property
     def size_bytes(self) -> int:
         """The size of the current input record's key, value and headers in bytes, as they came; 0 if there is none."""
@@ -143,7 +153,8 @@ def processor_error(node: str, context: TaskRecordContext, cause: BaseException)
     if not context.topic:
         return ProcessorError(node=node, doing=context.doing, cause=cause)
     place: dict[str, Any] = {"topic": context.topic, "partition": context.partition, "offset": context.offset}
-    content = {} if context.source is None else content_facts(*context.source[4:])
+    came = context.came()
+    content = {} if came is None else content_facts(*came[4:])
     return ProcessorError(node=node, cause=cause, timestamp_ms=context.timestamp_ms, **place, **content)
 
 
@@ -249,6 +260,23 @@ class ProcessorContext(ShardClock):
         if len(records):
             for receive in self._batch_children.values() if child is None else (self._batch_children[child],):
                 receive(records)
+
+    def forward_rows(self, records: RecordColumns, keys: Sequence[Any], values: Sequence[Any]) -> None:
+        """Send the rows of columns one by one, each as the current record, with keys and values that no column holds.
+
+        Raises TopologyError as `forward` does.
+        """
+        context = self._record_context
+        with closing(context.rows(records)) as rows:
+            for row in rows:
+                with self._locating():
+                    self.forward(Record.adopt(keys[row], values[row], context.timestamp_ms, context.headers))
+
+    def fail_on(self, records: RecordColumns, row: int, cause: Exception) -> NoReturn:
+        """Raise the error that says on which of the records in columns user code raised `cause`."""
+        with closing(self._record_context.rows(records.slice(row, 1))) as rows, self._locating():
+            next(rows)
+            raise cause
 
     @overload
     def state_store(self, name: str) -> Any: ...
@@ -363,14 +391,20 @@ class ProcessorContext(ShardClock):
         timestamp_ms = before[0] if record.timestamp_ms < 0 else record.timestamp_ms
         context.enter_record(timestamp_ms, record.headers, metadata)
         try:
+            with self._locating():  # here, because outside of the `with` another record is current
+                yield
+        finally:
+            context.enter_record(*before)
+
+    @contextmanager
+    def _locating(self) -> Iterator[None]:
+        """Say of what user code raises inside of the `with` that it fails on the current record."""
+        try:
             yield
         except (ProcessorError, *NO_FAULT_OF_USER_CODE):
             raise
         except Exception as cause:
-            # Raised here, because outside of the `with` another record is current.
-            raise processor_error(self.node, context, cause) from cause
-        finally:
-            context.enter_record(*before)
+            raise processor_error(self.node, self._record_context, cause) from cause
 
     def commit(self) -> None:
         """Do nothing: Spark commits each micro-batch, the test driver each record. In Kafka, it asks for a commit."""

@@ -37,7 +37,7 @@ class FailingRecords:
 
     def _original(self) -> SourceFields | None:
         """Return the input record that is being processed, as it came; None if there is none."""
-        source = self.current()
+        source = self.current() or self._context.came()
         return None if source is None else self._interceptors().ingest.original(*source[:3]) or source
 
     def failed(self, record: SourceFields, error: ProcessorError) -> None:

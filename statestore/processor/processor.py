@@ -44,6 +44,9 @@ class BatchProcessor(Processor):
     A part also ends where a punctuator is due, so that punctuators run between the same records as with `process`. A
     parent that forwards record by record, and a test driver, pass batches of one.
 
+    One that also defines `process` takes records either way: one by one where that is faster, where a record is to be
+    left out by itself (FailureHandling), and where a parent forwards record by record.
+
     A batch goes through a topology node by node: children see all of it when `process_batch` forwards it. So two nodes
     that share a store see each other's writes of a whole batch, not of a record.
     """
@@ -55,3 +58,8 @@ class BatchProcessor(Processor):
         and a `put` of one entry logs these. `put_many` logs the timestamp and headers of each row.
         """
         raise NotImplementedError(f"{type(self).__name__} must define process_batch(self, records)")
+
+
+def needs_columns(processor: Processor) -> bool:
+    """Return whether a processor takes records in columns only."""
+    return isinstance(processor, BatchProcessor) and type(processor).process is Processor.process

@@ -28,13 +28,15 @@ from statestore.processor.column_receivers import (
     one_by_one,
     processor_batches,
     sink_batches,
+    source_runs,
+    topic_runs,
 )
 from statestore.processor.context import BatchReceiver, ProcessorContext, Receiver, TaskRecordContext
 from statestore.processor.earlier_times import earlier_times
 from statestore.processor.failing_records import FailingRecords
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.nodes import SourceNode
-from statestore.processor.processor import BatchProcessor, Processor
+from statestore.processor.processor import BatchProcessor, Processor, needs_columns
 from statestore.processor.processor_metadata import ProcessorMetadata
 from statestore.processor.punctuation import NEVER_MS, Punctuations, Schedule
 from statestore.processor.receivers import SourceReceiver, locate_failures, sink_receiver, source_receiver
@@ -62,6 +64,10 @@ class Outlet(Protocol):
     def waiting(self) -> int:
         """How much is to be taken before more records are processed."""
         ...
+
+
+_OF_ONE_RECORD: Final = {FailureStage.PROCESSING, FailureStage.PRODUCTION}
+"""Stages that leave out a record: who takes records either way then takes single ones."""
 
 
 class _NoOutlet:
@@ -124,6 +130,10 @@ class Task:
         self._ingest = self._interceptors.ingest
         self._emission = self._interceptors.emission(send, send_batch, self._failing.current)
         self._to_own_topics = send, lambda batch, origin: send_batch(batch), None
+        self._taking: set[str] = set()
+        """The processors that take columns."""
+        self._needing: set[str] = set()
+        """Those of them that take nothing else."""
         self._processors: dict[str, Processor] = {}
         """Those whose `init` was called."""
         self._contexts: list[ProcessorContext] = []
@@ -167,7 +177,8 @@ class Task:
         own = self._topology.repartition_topics
         if not own:
             return self._ingest.batches(batch)
-        parts = _by_topic(batch, lambda topic: topic in own)
+        runs = topic_runs(batch, lambda topic: topic in own)
+        parts = ((is_own, batch.slice(start, end - start)) for is_own, start, end in runs)
         return (left for is_own, part in parts for left in ((part,) if is_own else self._ingest.batches(part)))
 
     def process(self, records: Iterable[SourceFields], outlet: Outlet = _NO_OUTLET) -> int:
@@ -178,7 +189,7 @@ class Task:
         raises, DeserializationError, SerializationError, InvalidTimestampError and UnknownTopicError. After an error
         the task must not be used again.
         """
-        if self._has_column_sources:
+        if self._needs_columns:
             processed = 0
             for record in records:
                 processed += self.process_batch(source_batch([record]))
@@ -192,7 +203,7 @@ class Task:
 
         Raises what `process` raises.
         """
-        for source, run in self._runs(batch):
+        for source, run in source_runs(batch, self._column_sources):
             if source is None:
                 self._process(source_records(run))
             else:
@@ -204,11 +215,12 @@ class Task:
     @property
     def takes_batches(self) -> bool:
         """Whether any source has a batch processor below it, or the interceptors want records in columns."""
-        return self._ingest.is_in_columns or self._has_column_sources
+        return self._ingest.is_in_columns or any(self._column_sources.values())
 
     @property
-    def _has_column_sources(self) -> bool:
-        return any(self._column_sources.values())
+    def _needs_columns(self) -> bool:
+        """Whether any source has processors below it that take nothing else."""
+        return any(source is not None and not source.rows_min for source in self._column_sources.values())
 
     def _process(self, records: Iterable[SourceFields], outlet: Outlet = _NO_OUTLET) -> int:
         sources = self._sources
@@ -310,14 +322,10 @@ class Task:
         for name, failure in failures:
             raise ProcessorError(node=name, doing="in close()", cause=failure) from failure
 
-    def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[ColumnSource | None, pa.RecordBatch]]:
-        """Yield the rows of a batch in their order, those together that follow each other and go to the same source."""
-        known = self._column_sources
-        return _by_topic(batch, lambda topic: known.get(topic if topic in known else None))
-
     def _process_columns(self, source: ColumnSource, batch: pa.RecordBatch) -> None:
         """Have a source's children process rows of a batch, in parts between which punctuators run."""
         context, stream_time = self._context, self._punctuations.stream_time
+        context.batch = batch
         read = source.read(batch, context.stream_time_ms)
         # What columns can't take goes the way of single records, which says what is wrong with it.
         keeps_on = FailureStage.DESERIALIZATION in self.failures.keeps_on
@@ -368,6 +376,7 @@ class Task:
                 sink, send_batch, receiver, context, is_by_rows=before is not None
             )
         made: dict[str, tuple[Processor, ProcessorContext]] = {}
+        leaves_out = bool(_OF_ONE_RECORD & self.failures.keeps_on)
         for node in topology.processors.values():
             processor = node.make()
             stores = {**self._global_views, **{name: self._stores[name] for name in node.stores}}
@@ -386,15 +395,19 @@ class Task:
                     header_converter=self._header_converter,
                 ),
             )
-            if isinstance(processor, BatchProcessor):
-                batch_receivers[node.name] = processor_batches(node.name, processor, context)
-                receivers[node.name] = as_columns(node.name, batch_receivers[node.name], context)
+            if needs_columns(processor):
+                self._refuse_to_leave_out(node.name)
+                self._needing.add(node.name)
             else:
                 receivers[node.name] = locate_failures(node.name, processor.process, context)
+            if isinstance(processor, BatchProcessor) and (node.name in self._needing or not leaves_out):
+                self._taking.add(node.name)
+                batch_receivers[node.name] = processor_batches(node.name, processor, context)
+                receivers.setdefault(node.name, as_columns(node.name, batch_receivers[node.name], context))
+            else:
                 batch_receivers[node.name] = one_by_one(receivers[node.name], context)
         for source in topology.sources.values():
-            self._connect_source(source, receivers, batch_receivers, made)
-        self._refuse_batches({name: processor for name, (processor, _) in made.items()})
+            self._connect_source(source, receivers, batch_receivers)
         self._contexts = [processor_context for _, processor_context in made.values()]
         self._leave_record()
         self._init_interceptors()
@@ -406,27 +419,15 @@ class Task:
                 {child: receivers[child] for child in children}, {child: batch_receivers[child] for child in children}
             )
 
-    def _refuse_batches(self, processors: Mapping[str, Processor]) -> None:
-        """Raise TopologyError for options that need single records where the topology takes columns."""
-        for name, processor in processors.items():
-            if isinstance(processor, BatchProcessor) and FailureStage.PROCESSING in self.failures.keeps_on:
-                raise TopologyError(
-                    f"processor {name!r} takes records in columns, so a failure has no single record to leave out: "
-                    'leave FailureHandling(processing=...) at "fail", or let it process single records'
-                )
-        for source in self._column_sources.values():
-            if source is not None and self._interceptors.consumes:
-                raise TopologyError(
-                    f"source {source.node.name!r} has a batch processor below it, and on_consume of an interceptor "
-                    "takes single records: use on_ingest_columns instead"
-                )
+    def _refuse_to_leave_out(self, name: str) -> None:
+        if FailureStage.PROCESSING in self.failures.keeps_on:
+            raise TopologyError(
+                f"processor {name!r} takes records in columns, so a failure has no single record to leave out: "
+                'leave FailureHandling(processing=...) at "fail", or let it process single records'
+            )
 
     def _connect_source(
-        self,
-        source: SourceNode,
-        receivers: Mapping[str, Receiver],
-        batch_receivers: Mapping[str, BatchReceiver],
-        made: Mapping[str, tuple[Processor, ProcessorContext]],
+        self, source: SourceNode, receivers: Mapping[str, Receiver], batch_receivers: Mapping[str, BatchReceiver]
     ) -> None:
         topology, context = self._topology, self._context
         children = topology.children(source.name)
@@ -441,11 +442,25 @@ class Task:
         earlier = earlier_times(self._earlier, SHARD_CLOCK)
         consumers = self._interceptors.consuming(below(receivers))
         receive = source_receiver(source, consumers, context, self._failing.unreadable, earlier)
-        takes_batches = any(name in made and isinstance(made[name][0], BatchProcessor) for name in children)
-        columns = ColumnSource(source, below(batch_receivers), earlier) if takes_batches else None
+        is_needed = self._is_above_columns(source.name)
+        if is_needed and self._interceptors.consumes:
+            raise TopologyError(
+                f"source {source.name!r} has a batch processor below it, and on_consume of an interceptor takes single "
+                "records: use on_ingest_columns instead"
+            )
+        has_columns = source.key_serde.columns is not None and source.value_serde.columns is not None
+        pays = has_columns and not self._interceptors.consumes and bool(self._taking.intersection(children))
+        columns = None
+        if is_needed or pays:
+            columns = ColumnSource(source, below(batch_receivers), earlier, is_needed=is_needed)
         for topic in source.topics or (None,):
             self._sources[topic] = receive
             self._column_sources[topic] = columns
+
+    def _is_above_columns(self, name: str) -> bool:
+        """Return whether columns that a node sends on reach a processor that takes nothing else."""
+        below = self._taking.intersection(self._topology.children(name))
+        return bool(below & self._needing) or any(map(self._is_above_columns, below))
 
     def _init_interceptors(self) -> None:
         try:
@@ -478,16 +493,3 @@ class Task:
 
 def _finish_batch(processor: Processor) -> None:
     processor.finish_batch()
-
-
-def _by_topic(batch: pa.RecordBatch, of: Callable[[str], T]) -> Iterator[tuple[T, pa.RecordBatch]]:
-    """Yield the rows of a batch in order, in runs whose topics have the same value of `of`."""
-    if not batch.num_rows:
-        return
-    topics = batch.column("topic")
-    of_topic = [of(topic) for topic in topics.dictionary.to_pylist()]
-    number_of = {id(each): number for number, each in enumerate(of_topic)}
-    numbers = np.array([number_of[id(each)] for each in of_topic])[topics.indices.to_numpy()]
-    starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()]
-    for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
-        yield of_topic[numbers[start]], batch.slice(start, end - start)

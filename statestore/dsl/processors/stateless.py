@@ -2,81 +2,144 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from statestore.dsl.functions import Function, pair
+from statestore.format.serde import Serde, as_read, column_of
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
 from statestore.processor.processor import BatchProcessor, Processor
 from statestore.processor.record import Record
 
-Records: TypeAlias = "Iterable[Record[Any, Any]]"
+Pair: TypeAlias = "tuple[Any, Any]"
+
+_ROWS_MAX: Final = 8192
+"""How many records of columns are made before they go on: one may become any number."""
+
+
+class StatelessStep(NamedTuple):
+    """A step's rule: the pairs of key and value that it makes of a user's function, a key and a value."""
+
+    pairs: Callable[[Function, Any, Any], Sequence[Pair]]
+    makes_keys: bool = False
+    makes_values: bool = False
 
 
 class Stateless(Processor):
-    """Forwards what `step` makes of `function` and each record."""
+    """Runs a step record by record.
 
-    def __init__(self, step: Callable[[Function, Record[Any, Any]], Records], function: Function) -> None:
+    With serdes of the keys and values that it makes, these are what the serdes read of what they write.
+    """
+
+    def __init__(
+        self, step: StatelessStep, function: Function, keys: Serde[Any] | None = None, values: Serde[Any] | None = None
+    ) -> None:
         self._step, self._function = step, function
+        self._keys, self._values = (keys if step.makes_keys else None), (values if step.makes_values else None)
 
     def init(self, context: ProcessorContext) -> None:
         """Take the context."""
-        self._forward = context.forward
+        self._context = context
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward what is made of a record."""
-        for made in self._step(self._function, record):
-            self._forward(made)
+        step, forward = self._step, self._context.forward
+        for key, value in step.pairs(self._function, record.key, record.value):
+            if self._keys is not None:
+                key = as_read(self._keys, key)
+            if self._values is not None:
+                value = as_read(self._values, value)
+            if step.makes_keys:
+                forward(Record(key, value, record.timestamp_ms, record._headers))
+            else:
+                forward(record.with_value(value) if step.makes_values else record)
 
 
-def filtered(predicate: Function, record: Record[Any, Any]) -> Records:
-    """Return the record if a predicate of key and value is true."""
-    return (record,) if predicate(record.key, record.value) else ()
+class StatelessColumns(Stateless, BatchProcessor):
+    """Runs a step over columns, too; it needs the serdes of what it makes."""
+
+    def process_batch(self, records: RecordColumns) -> None:
+        """Forward what is made of the records."""
+        for rows, keys, values in self._made_of(records):
+            made = records if len(rows) == len(records) and rows == [*range(len(rows))] else records.take(rows)
+            key = made.key if self._keys is None else column_of(self._keys, keys)
+            value = made.value if self._values is None else column_of(self._values, values)
+            if key is not None and value is not None:
+                columns = made.timestamp_ms, made.headers, made.origin
+                self._context.forward_batch(RecordColumns.adopt(key, value, *columns))
+            else:  # whoever writes them says whether that matters
+                keys = keys if self._keys is None else [as_read(self._keys, each) for each in keys]
+                values = values if self._values is None else [as_read(self._values, each) for each in values]
+                self._context.forward_rows(made, keys, values)
+
+    def _made_of(self, records: RecordColumns) -> Iterator[tuple[list[int], list[Any], list[Any]]]:
+        """Yield what is made of the records, in parts: the row that each came from, its key and its value."""
+        pairs, function, row = self._step.pairs, self._function, 0
+        made: tuple[list[int], list[Any], list[Any]] = ([], [], [])
+        rows, keys, values = made
+        try:
+            for row, (came_key, came_value) in enumerate(_pairs(records)):
+                for key, value in pairs(function, came_key, came_value):
+                    rows.append(row)
+                    keys.append(key)
+                    values.append(value)
+                if len(rows) >= _ROWS_MAX:
+                    yield made
+                    rows, keys, values = made = [], [], []
+        except Exception as cause:
+            self._context.fail_on(records, row, cause)
+        if rows:
+            yield made
 
 
-def filtered_out(predicate: Function, record: Record[Any, Any]) -> Records:
-    """Return the record if a predicate of key and value is false."""
-    return () if predicate(record.key, record.value) else (record,)
+def _filtered(predicate: Function, key: Any, value: Any) -> Sequence[Pair]:
+    return ((key, value),) if predicate(key, value) else ()
 
 
-def with_value(mapper: Function, record: Record[Any, Any]) -> Records:
-    """Return the record with another value, a function of key and value."""
-    return (record.with_value(mapper(record.key, record.value)),)
+def _filtered_out(predicate: Function, key: Any, value: Any) -> Sequence[Pair]:
+    return () if predicate(key, value) else ((key, value),)
 
 
-def with_values(mapper: Function, record: Record[Any, Any]) -> Records:
-    """Return a record of each value that a function of key and value returns."""
-    return [record.with_value(value) for value in mapper(record.key, record.value)]
+def _peeked(action: Function, key: Any, value: Any) -> Sequence[Pair]:
+    action(key, value)
+    return ((key, value),)
 
 
-def with_key(mapper: Function, record: Record[Any, Any]) -> Records:
-    """Return the record with another key, a function of key and value."""
-    return (record.with_key(mapper(record.key, record.value)),)
-
-
-def with_key_and_value(mapper: Function, record: Record[Any, Any]) -> Records:
-    """Return the record with another key and value: a function of both returns both."""
-    key, value = pair("map()", mapper(record.key, record.value))
-    return (record.with_key(key).with_value(value),)
-
-
-def with_keys_and_values(mapper: Function, record: Record[Any, Any]) -> Records:
-    """Return a record of each key and value that a function of both returns."""
-    pairs = (pair("flat_map()", made) for made in mapper(record.key, record.value))
-    return [record.with_key(key).with_value(value) for key, value in pairs]
-
-
-def peeked(action: Function, record: Record[Any, Any]) -> Records:
-    """Call a function with key and value, and return the record as it is."""
-    action(record.key, record.value)
-    return (record,)
-
-
-def shown(action: Function, record: Record[Any, Any]) -> Records:
-    """Call a function with key and value, and return nothing."""
-    action(record.key, record.value)
+def _shown(action: Function, key: Any, value: Any) -> Sequence[Pair]:
+    action(key, value)
     return ()
+
+
+def _with_value(mapper: Function, key: Any, value: Any) -> Sequence[Pair]:
+    return ((key, mapper(key, value)),)
+
+
+def _with_values(mapper: Function, key: Any, value: Any) -> Sequence[Pair]:
+    return [(key, made) for made in mapper(key, value)]
+
+
+def _with_key(mapper: Function, key: Any, value: Any) -> Sequence[Pair]:
+    return ((mapper(key, value), value),)
+
+
+def _with_key_and_value(mapper: Function, key: Any, value: Any) -> Sequence[Pair]:
+    return (pair("map()", mapper(key, value)),)
+
+
+def _with_keys_and_values(mapper: Function, key: Any, value: Any) -> Sequence[Pair]:
+    return [pair("flat_map()", made) for made in mapper(key, value)]
+
+
+FILTER: Final = StatelessStep(_filtered)
+FILTER_NOT: Final = StatelessStep(_filtered_out)
+PEEK: Final = StatelessStep(_peeked)
+FOREACH: Final = StatelessStep(_shown)
+MAP_VALUES: Final = StatelessStep(_with_value, makes_values=True)
+FLAT_MAP_VALUES: Final = StatelessStep(_with_values, makes_values=True)
+SELECT_KEY: Final = StatelessStep(_with_key, makes_keys=True)
+MAP: Final = StatelessStep(_with_key_and_value, makes_keys=True, makes_values=True)
+FLAT_MAP: Final = StatelessStep(_with_keys_and_values, makes_keys=True, makes_values=True)
 
 
 class Branching(Processor):
@@ -87,13 +150,33 @@ class Branching(Processor):
 
     def init(self, context: ProcessorContext) -> None:
         """Take the context."""
-        self._forward = context.forward
+        self._context = context
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward a record to one child, or to none."""
-        child = next((child for test, child in self._branches if test(record.key, record.value)), self._default)
+        child = self._child(record.key, record.value)
         if child is not None:
-            self._forward(record, child)
+            self._context.forward(record, child)
+
+    def _child(self, key: Any, value: Any) -> str | None:
+        return next((child for test, child in self._branches if test(key, value)), self._default)
+
+
+class BranchingColumns(Branching, BatchProcessor):
+    """Does the same with columns."""
+
+    def process_batch(self, records: RecordColumns) -> None:
+        """Forward to each child its records."""
+        rows: dict[str | None, list[int]] = {}
+        row = 0
+        try:
+            for row, (key, value) in enumerate(_pairs(records)):
+                rows.setdefault(self._child(key, value), []).append(row)
+        except Exception as cause:
+            self._context.fail_on(records, row, cause)
+        rows.pop(None, None)
+        for child, of_child in rows.items():
+            self._context.forward_batch(records.take(of_child), child)
 
 
 class PassThrough(Processor):
@@ -101,34 +184,59 @@ class PassThrough(Processor):
 
     def init(self, context: ProcessorContext) -> None:
         """Take the context."""
-        self._forward = context.forward
+        self._context = context
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record."""
-        self._forward(record)
+        self._context.forward(record)
 
 
-def new_value(key: Any, change: Any) -> Any:
-    """Return the new value of a change."""
-    return change.new
-
-
-class PassThroughColumns(BatchProcessor):
-    """Lets every record pass."""
-
-    def init(self, context: ProcessorContext) -> None:
-        """Take the context."""
-        self._forward = context.forward_batch
+class PassThroughColumns(PassThrough, BatchProcessor):
+    """Does the same with columns."""
 
     def process_batch(self, records: RecordColumns) -> None:
         """Forward the records."""
-        self._forward(records)
+        self._context.forward_batch(records)
 
 
-class NewValueColumns(PassThroughColumns):
+class WithKey(Stateless):
+    """Lets records with a key pass."""
+
+    def __init__(self) -> None:
+        super().__init__(FILTER, _has_key)
+
+
+class WithKeyColumns(WithKey, BatchProcessor):
+    """Does the same with columns."""
+
+    def process_batch(self, records: RecordColumns) -> None:
+        """Forward those with a key."""
+        self._context.forward_batch(records.filter(records.key.is_valid()) if records.key.null_count else records)
+
+
+def _has_key(key: Any, value: Any) -> bool:
+    return key is not None
+
+
+def _new_value(key: Any, change: Any) -> Any:
+    return change.new
+
+
+class NewValue(Stateless):
     """Forwards the new values of changes."""
+
+    def __init__(self) -> None:
+        super().__init__(MAP_VALUES, _new_value)
+
+
+class NewValueColumns(NewValue, BatchProcessor):
+    """Does the same with columns."""
 
     def process_batch(self, records: RecordColumns) -> None:
         """Forward the new values."""
-        new = records.value.storage.field("new")
-        self._forward(RecordColumns.adopt(records.key, new, records.timestamp_ms, records.headers, records.origin))
+        new, columns = records.value.storage.field("new"), (records.timestamp_ms, records.headers, records.origin)
+        self._context.forward_batch(RecordColumns.adopt(records.key, new, *columns))
+
+
+def _pairs(records: RecordColumns) -> Iterator[Pair]:
+    return zip(records.key.to_pylist(), records.value.to_pylist(), strict=True)

@@ -1,0 +1,171 @@
+"""Steps with functions do in columns what they do record by record: outputs, headers, errors, what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from statestore import BatchProcessor, Serdes, Topology
+from statestore.dsl.kstream import KStream
+from statestore.dsl.materialized import Materialized
+from statestore.dsl.processors import stateless
+from statestore.dsl.streams_builder import StreamsBuilder
+from statestore.errors import StateStoreError
+from statestore.interception.failures import FailureHandling
+from statestore.processor import column_receivers
+from statestore.testing import TestRecord, TopologyTestDriver
+
+TEXT, INT64, DOUBLE, BYTES = Serdes.string(), Serdes.int64(), Serdes.double(), Serdes.bytes()
+
+
+class OwnText(str):
+    """A text, but not of the type that a column is made of at once."""
+
+
+def size(value: Any) -> int:
+    return len(str(value or ""))
+
+
+def failing(value: Any) -> Any:
+    if value == "bad":
+        raise ValueError("this one")
+    return value
+
+
+STEPS: dict[str, Callable[[KStream], KStream]] = {
+    "filter": lambda stream: stream.filter(lambda key, value: size(value) % 2),
+    "filter not": lambda stream: stream.filter_not(lambda key, value: key is None),
+    "peek": lambda stream: stream.peek(lambda key, value: None),
+    "upper": lambda stream: stream.map_values(lambda value: f"{value}".upper(), value_serde=TEXT),
+    "own text": lambda stream: stream.map_values(lambda value: OwnText(f"{value}."), value_serde=TEXT),
+    "size": lambda stream: stream.map_values(lambda key, value: size(key) + size(value), value_serde=INT64),
+    "half": lambda stream: stream.map_values(lambda value: size(value) / 2, value_serde=DOUBLE),
+    "whole": lambda stream: stream.map_values(size, value_serde=DOUBLE),
+    "any": lambda stream: stream.map_values(lambda value: value or 0),
+    "letters": lambda stream: stream.flat_map_values(lambda value: list(str(value or "")), value_serde=TEXT),
+    "key of value": lambda stream: stream.select_key(lambda key, value: str(value) if value else None, key_serde=TEXT),
+    "swap": lambda stream: stream.map(lambda key, value: (str(value), key), key_serde=TEXT, value_serde=TEXT),
+    "twice": lambda stream: stream.flat_map(
+        lambda key, value: [(None, str(value)), [str(value), None]], key_serde=TEXT, value_serde=TEXT
+    ),
+    "again": lambda stream: with_known_values(stream).repartition(key_serde=TEXT),
+    "branches": lambda stream: branches_of(stream),
+    "count": lambda stream: counts_of(stream),
+}
+FAILING: dict[str, Callable[[KStream], KStream]] = {
+    "map_values": lambda stream: stream.map_values(failing, value_serde=TEXT),
+    "filter": lambda stream: stream.filter(lambda key, value: failing(value) or True),
+    "branch": lambda stream: (
+        stream.split()
+        .branch(lambda key, value: failing(value) or True, name="b")
+        .no_default_branch()["KSTREAM-BRANCH-0000000001b"]
+    ),
+    "pairs": lambda stream: stream.flat_map(
+        lambda key, value: [(key, value), None if value == "bad" else (key, value)], key_serde=TEXT, value_serde=TEXT
+    ),
+    "what can't be written": lambda stream: stream.map_values(
+        lambda value: 1 if value == "bad" else value, value_serde=TEXT
+    ),
+}
+
+
+def branches_of(stream: KStream) -> KStream:
+    """The branch of long values; the others end in topics of their own."""
+    split = stream.split(name=f"{stream._node}-")
+    split.branch(lambda key, value: size(value) > 3, name="long")
+    split.branch(lambda key, value: value is None, name="none", chain=lambda branch: branch.to("nones"))
+    branches = split.default_branch(name="rest", chain=lambda branch: branch.to("rest"))
+    return branches[f"{stream._node}-long"]
+
+
+def with_known_values(stream: KStream) -> KStream:
+    return stream.map_values(str, value_serde=TEXT) if stream._value_serde is None else stream
+
+
+def counts_of(stream: KStream) -> KStream:
+    grouped = with_known_values(stream).group_by(
+        lambda key, value: None if value is None else str(value), key_serde=TEXT
+    )
+    return grouped.count(materialized=Materialized().with_store_in_memory()).to_stream()
+
+
+def topology_of(names: list[str], steps: dict[str, Callable[[KStream], KStream]], *, in_columns: bool) -> Topology:
+    builder = StreamsBuilder(in_columns=in_columns)
+    stream = builder.stream("in", key_serde=TEXT, value_serde=TEXT)
+    for name in names:
+        stream = steps[name](stream)
+    stream.to("out")
+    return builder.build()
+
+
+def run(topology: Topology, batches: list[list[TestRecord]], **failures: str) -> dict[str, Any]:
+    """What each topic gets, in its order, and the error that ends it."""
+    handling = FailureHandling(dead_letters="dead", **failures) if failures else None
+    found: dict[str, Any] = {"error": None}
+    with TopologyTestDriver(topology, failures=handling) as driver:
+        source = driver.create_input_topic("in", key_serde=BYTES, value_serde=BYTES)
+        for batch in batches:
+            try:
+                source.pipe_micro_batch(batch)
+            except StateStoreError as error:
+                found["error"] = f"{type(error).__name__}: {error}"
+                return found
+        for topic in ("out", "nones", "rest", "dead"):
+            output = driver.create_output_topic(topic, key_serde=BYTES, value_serde=BYTES)
+            found[topic] = output.read_records_to_list()
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _parts_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stateless, "_ROWS_MAX", 3)
+
+
+def texts(*drawn: str | None) -> st.SearchStrategy[bytes | None]:
+    return st.sampled_from([text if text is None else text.encode() for text in drawn])
+
+
+HEADERS = st.lists(st.tuples(st.sampled_from("hi"), st.sampled_from([b"1", b"", None])), max_size=2)
+VALUES = ("a", "to be", "bé", "", None)
+
+
+def batches_of(*values: str | None) -> st.SearchStrategy[list[list[TestRecord]]]:
+    records = st.builds(TestRecord, texts("k", "l", None), texts(*values), st.integers(0, 25), HEADERS)
+    return st.lists(st.lists(records, min_size=1, max_size=7), min_size=1, max_size=3)
+
+
+@settings(max_examples=200, deadline=None)
+@given(names=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=4), batches=batches_of(*VALUES))
+def test_columns_do_what_records_do(names: list[str], batches: list[list[TestRecord]]) -> None:
+    in_columns = run(topology_of(names, STEPS, in_columns=True), batches)
+    assert in_columns["error"] is None
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(column_receivers, "_ROWS_MIN", 100)
+        assert run(topology_of(names, STEPS, in_columns=True), batches) == in_columns
+    if "whole" not in names:  # in columns, its values are floats
+        assert run(topology_of(names, STEPS, in_columns=False), batches) == in_columns
+
+
+@pytest.mark.parametrize("stage", ["none", "processing", "production"])
+@pytest.mark.parametrize("step", FAILING)
+@settings(max_examples=15, deadline=None)
+@given(batches=batches_of(*VALUES, "bad"))
+def test_who_fails_is_named_or_left_out(step: str, stage: str, batches: list[list[TestRecord]]) -> None:
+    handling = {} if stage == "none" else {stage: "dead_letter"}
+    by_records, in_columns = (
+        run(topology_of([step], FAILING, in_columns=in_columns), batches, **handling) for in_columns in (False, True)
+    )
+    assert in_columns == by_records
+
+
+def test_steps_take_columns_where_all_serdes_have_some() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key_serde=TEXT, value_serde=TEXT)
+    counted = stream.filter(lambda key, value: True, name="filtered").map_values(len, value_serde=INT64, name="sized")
+    counted.map_values(str, name="unknown").filter(lambda key, value: True, name="below").to("out")
+    made = {name: node.supplier() for name, node in builder.build().processors.items()}
+    assert {name for name, each in made.items() if isinstance(each, BatchProcessor)} == {"filtered", "sized"}
