@@ -11,12 +11,11 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from statestore.errors import TopologyError
-from statestore.errors.run import TopologyChangedError
 from statestore.interception.chain import Chain
 from statestore.processor.stages import stages_of
 from statestore.processor.topology import Topology
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.metadata.state_metadata import ShardBy, stage_name, states_at
+from statestore.recovery.metadata.state_metadata import ShardBy, refuse_other_stages, stage_name
 from statestore.spark.sessions import on_server
 from statestore.spark.shards.lanes import Lanes
 
@@ -57,14 +56,7 @@ def query_stages(
             f"topic {min(topology.repartition_topics)!r} makes {len(stages)} stages of the program, and Spark allows "
             'one applyInPandasWithState in a query: use via="transform_with_state"'
         )
-    recorded = on_server(spark, _recorded_stages, location)
-    if recorded not in (0, len(stages)):
-        raise TopologyChangedError(
-            str(location),
-            differences=[f"the program has {len(stages)} stages, and the state is of {recorded}"],
-            remedy="Keys are divided anew elsewhere than before: undo the change, or start anew with a new "
-            "state_location and a new checkpoint",
-        )
+    on_server(spark, refuse_other_stages, location, len(stages))
     names = [stage_name(number) for number in range(len(stages))]
     of_stages = dict.fromkeys(names, shards) if isinstance(shards, int) else shards
     if of_stages.keys() != {*names}:
@@ -78,8 +70,3 @@ def query_stages(
         is_last = number == len(stages) - 1
         made.append(QueryStage(number, part, room, of_stages[names[number]], by, lanes, is_last, stage.copied))
     return tuple(made)
-
-
-def _recorded_stages(location: DurableLocation) -> int:
-    """Return how many stages the state at a location has; 0 if there is none. The first is the last to be recorded."""
-    return len(states_at(location))

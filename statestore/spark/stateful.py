@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import (
     ShardBy,
     StateMetadata,
-    agree_on_metadata,
+    agree_on_states,
     new_state_id,
     routing_numbers,
 )
@@ -73,6 +73,7 @@ def stateful(
     *,
     shards: int | Mapping[str, int],
     state_location: str | Path | DurableLocation,
+    via: str = "transform_with_state",
     shard_by: str = "key",
     local_dir: str | LocalDirectory | None = None,
     interceptors: Interceptors = None,
@@ -82,7 +83,6 @@ def stateful(
     memory: MemoryOptions | None = None,
     recovery: RecoveryOptions | None = None,
     max_timestamp_ahead_ms: int | None = _DEFAULT_TIMESTAMP_AHEAD_MS,
-    via: str = "transform_with_state",
 ) -> DataFrame:
     """Run `topology` over a streaming DataFrame of Kafka's shape; the result has the Kafka sink's shape.
 
@@ -95,6 +95,7 @@ def stateful(
             as many as a mapping says, as {"stage-0": 8, "stage-1": 2}.
         state_location: path or URI (file, s3, gs, hdfs) for the committed state; one query, one location. With Spark
             Connect the server opens it, never the client.
+        via: Spark's entry point, "transform_with_state" or "apply_in_pandas_with_state".
         shard_by: "key" places records as Kafka's producer would (murmur2 of the key, modulo shards); "partition" by
             their Kafka partition modulo shards, for topics that are already partitioned as wanted. Stages behind
             repartition topics place records by key.
@@ -118,7 +119,6 @@ def stateful(
         recovery: when to make snapshots, how much history to keep, and whom to tell of restores; None is the defaults.
         max_timestamp_ahead_ms: how far ahead of the clock a record's timestamp may be; None is no bound.
             A record further ahead ends the query with FutureTimestampError, because stream time never goes back.
-        via: for experts: Spark's entry point, or "apply_in_pandas_with_state" where Spark refuses the other one.
 
     Returns a streaming DataFrame of key, value (binary), topic, timestamp and headers. State is exactly once; for the
     rows, the sink's guarantee holds (Spark's Kafka sink: at least once).
@@ -145,11 +145,8 @@ def stateful(
     most = max(stage.shards for stage in stages)
     settings = _settings(spark, most, via)
     partitions = settings.get(PARTITIONS) or spark.conf.get(PARTITIONS)
-    asked = [_new_metadata(stage, handling, partitions) for stage in stages]
-    # The first stage last: if it has a state, all have one.
-    agreed = [
-        _agreed(spark, stage.location, asked[stage.number], accept_topology_change) for stage in reversed(stages)
-    ][::-1]
+    asked = [(stage.location, _new_metadata(stage, handling, partitions)) for stage in stages]
+    agreed = _agreed(spark, asked, accept_topology_change)
     memory = memory or MemoryOptions()
     local = LocalDirectory.of(local_dir, _memory_budget(memory, spark))
     recovery = _with_retention(recovery or RecoveryOptions(), spark)
@@ -208,19 +205,23 @@ def _sharded_state(
 
 
 def _agreed(
-    spark: SparkSession, location: DurableLocation, asked: StateMetadata, accept_topology_change: bool | Collection[str]
-) -> StateMetadata:
-    """Return the metadata to run with, which the location has recorded. Raises TypeError for a str of names."""
+    spark: SparkSession,
+    asked: Sequence[tuple[DurableLocation, StateMetadata]],
+    accept_topology_change: bool | Collection[str],
+) -> list[StateMetadata]:
+    """Return the metadata to run with, which the locations have recorded. Raises TypeError for a str of names."""
     if isinstance(accept_topology_change, str):
         raise TypeError(f"accept_topology_change must be a list of names, not the str {accept_topology_change!r}")
-    agreed = on_server(spark, _agree_as_json, location, asked, accept_topology_change)
-    return StateMetadata.from_json(agreed.encode(), str(location))
+    agreed = on_server(spark, _agree_as_json, asked, accept_topology_change)
+    return [
+        StateMetadata.from_json(text.encode(), str(location)) for text, (location, _) in zip(agreed, asked, strict=True)
+    ]
 
 
 def _agree_as_json(
-    location: DurableLocation, asked: StateMetadata, accept_topology_change: bool | Collection[str]
-) -> str:
-    return agree_on_metadata(location, asked, accept_topology_change=accept_topology_change).to_json()
+    asked: Sequence[tuple[DurableLocation, StateMetadata]], accept_topology_change: bool | Collection[str]
+) -> list[str]:
+    return [each.to_json() for each in agree_on_states(asked, accept_topology_change=accept_topology_change)]
 
 
 def _new_metadata(stage: QueryStage, handling: FailureHandling, state_partitions: str | None) -> StateMetadata:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -163,7 +163,7 @@ def stage_name(number: int) -> str:
 
 
 def stage_of(location: str) -> str | None:
-    """Return the directory of a stage that a location is; None if it is not a stage's."""
+    """Return the directory of a stage that a location is; None if it is no stage's."""
     directory = location.rstrip("/").rpartition("/")[2]
     number = directory.rpartition("-")[2]
     return directory if number.isdecimal() and directory == stage_name(int(number)) else None
@@ -195,6 +195,32 @@ def state_with(location: DurableLocation, store: str | None) -> tuple[DurableLoc
     stages = "; ".join(f"{stage_name(number)}: {', '.join(known) or 'none'}" for number, known in enumerate(names))
     asked = "no store was named" if store is None else f"none has a store {store!r}"
     raise RecoveryError(str(location), f"the state has stages, and {asked}. Name a store, or a stage's path ({stages})")
+
+
+def refuse_other_stages(location: DurableLocation, stages: int) -> None:
+    """Raise TopologyChangedError if the state at a location is of a query with another number of stages."""
+    recorded = len(states_at(location))
+    if recorded not in (0, stages):
+        raise TopologyChangedError(
+            str(location),
+            differences=[f"the program has {stages} stages, and the state is of {recorded}"],
+            remedy="Keys are divided anew elsewhere than before: undo the change, or start anew with a new "
+            "state_location and a new checkpoint",
+        )
+
+
+def agree_on_states(
+    asked: Sequence[tuple[DurableLocation, StateMetadata]], *, accept_topology_change: bool | Collection[str] = False
+) -> list[StateMetadata]:
+    """Return the metadata to run with of each of a query's stages, in their order. Raises as `agree_on_metadata` does.
+
+    The first stage is recorded last: where it is recorded, all are.
+    """
+    agreed = [
+        agree_on_metadata(location, new, accept_topology_change=accept_topology_change)
+        for location, new in reversed(asked)
+    ]
+    return agreed[::-1]
 
 
 def agree_on_metadata(
