@@ -73,10 +73,10 @@ CLUSTER_TESTS := tests/spark/test_kafka_sink.py tests/spark/test_local_cluster.p
 kills: java $(INSTALLED) jars ## kill drivers, executors and workers of clusters at each step of a batch and of the sink of transactions
 	@$(WITH_JAVA) KILLS=all SPARK_SUBMIT_OPTS="$(SHORT_LIVED_JVM)" $(BIN)/python -m pytest $(CLUSTER_TESTS) $(ARGS)
 
-simulate: $(INSTALLED) ## run the protocol under a seeded scheduler, without Spark: RUNS=n plans, from SEED=s on; OF=sink, ARGS as well
+simulate: $(INSTALLED) ## run the protocol under a seeded scheduler, without Spark: RUNS=n plans, from SEED=s on; OF=stages or sink, ARGS as well
 	@$(BIN)/python -m tests.simulation --of $(OF) --runs $(RUNS) --seed $(SEED) $(ARGS)
 
-mutations: $(INSTALLED) ## break the protocol and the sink line by line: a plan of the simulation notices each
+mutations: $(INSTALLED) ## break the protocol, stages and the sink line by line: a plan of the simulation notices each
 	@$(PYTEST) tests/simulation/broken_lines.py $(ARGS)
 
 check: $(INSTALLED) ## format, lint, types, import directions, lock; no tests

@@ -17,6 +17,8 @@ from tests.simulation.plan import Plan
 from tests.simulation.sink import world as sink
 from tests.simulation.sink.mutations import SINK_MUTATIONS
 from tests.simulation.sink.plan import SinkPlan
+from tests.simulation.stages.mutations import STAGE_MUTATIONS
+from tests.simulation.stages.plan import StagedPlan
 from tests.simulation.world import simulate
 
 HERE = Path(__file__).parent
@@ -61,6 +63,15 @@ def test_a_sink_that_is_broken_is_noticed(mutation: Mutation) -> None:
     assert sink.simulate(plan).problem is None
     with mutated(mutation):
         assert sink.simulate(plan).problem is not None
+
+
+@pytest.mark.parametrize("mutation", STAGE_MUTATIONS, ids=lambda mutation: mutation.name)
+def test_stages_that_are_broken_are_noticed(mutation: Mutation) -> None:
+    path = HERE / "stages/plans" / f"{mutation.name.replace(' ', '_')}.json"
+    plan = StagedPlan.from_json(path.read_text(encoding="utf-8"))
+    assert simulate(plan).problem is None
+    with mutated(mutation):
+        assert simulate(plan).problem is not None
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)

@@ -42,6 +42,8 @@ class Effect(str, Enum):
     """The driver dies and its executors go on, as long as they can."""
     IMPATIENT = "impatient"
     """A wait with a time limit ends before what it waits for."""
+    FETCH_FAILED = "fetch failed"
+    """What a task has handed to the next stage is lost, and it is run again."""
 
 
 LOCATION_READ = (Effect.ERROR, Effect.OUTAGE, Effect.REFUSED, Effect.KILL)
@@ -54,9 +56,11 @@ DB_CLOSE = (Effect.KILL, Effect.KILL_AFTER, Effect.CORRUPT, Effect.NO_SPACE)
 DB_CHECKPOINT = (Effect.KILL, Effect.KILL_AFTER, Effect.NO_SPACE)
 TASK = (Effect.KILL,)
 DRIVER = (Effect.DRIVER_DIES, Effect.SPECULATE, Effect.SPECULATE, Effect.SPECULATE)
+LATER_DRIVER = (*DRIVER, Effect.FETCH_FAILED)
+"""In a stage behind another one."""
 JOIN = (Effect.IMPATIENT, Effect.IMPATIENT)
 
-_STRUCTURAL = (Effect.SPECULATE, Effect.FLUSH, Effect.IMPATIENT)
+_STRUCTURAL = (Effect.SPECULATE, Effect.FLUSH, Effect.IMPATIENT, Effect.FETCH_FAILED)
 """Not faults: they happen all the time."""
 
 
@@ -142,7 +146,9 @@ class DrawnDecisions(Decisions):
         self._fault = rng.choice((0, 0.001, 0.003, 0.006, 0.012, 0.03))
         self._structural = rng.choice((0.02, 0.1, 0.3))
         # Swarm: of the effects that there are, a plan knows some.
-        self._weights = {effect: rng.choice((0, 0, 1, 1, 3)) for effect in Effect}
+        self._weights = {effect: rng.choice((0, 0, 1, 1, 3)) for effect in Effect if effect is not Effect.FETCH_FAILED}
+        # Drawn apart, so that all else of a seed is as it was before there were stages.
+        self._weights[Effect.FETCH_FAILED] = random.Random(f"fetch {seed}").choice((0, 1, 1))
         # Some plans pause at one kind of operation only, for long: that is what a zombie is.
         self._slow = rng.choice(slow)
         self._patience = rng.choice((3, 30, 300, 1500))

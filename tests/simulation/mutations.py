@@ -27,7 +27,7 @@ class Mutation(NamedTuple):
 
     name: str
     module: str
-    """Its name in `statestore.recovery`, or, as `middleware...`, `spark...` and `stores...`, in `statestore`."""
+    """Its name in `statestore.recovery`, or, as `middleware...`, `spark...` and the like, in `statestore`."""
     function: str
     old: str
     new: str
@@ -37,7 +37,7 @@ class Mutation(NamedTuple):
     @property
     def code(self) -> Any:
         """The module."""
-        room = "" if self.module.startswith(("middleware.", "spark.", "stores.")) else "recovery."
+        room = "" if self.module.startswith(("dsl.", "middleware.", "processor.", "spark.", "stores.")) else "recovery."
         return importlib.import_module(f"statestore.{room}{self.module}")
 
 
@@ -507,10 +507,10 @@ class Found(NamedTuple):
     seconds: float
 
 
-def look_for(arguments: tuple[Mutation, int, int]) -> Found:
+def look_for(arguments: tuple[Mutation, str, int, int]) -> Found:
     """Run plans with a mutation until one finds it."""
-    mutation, seed, runs = arguments
-    plans = PLANS["sink" if mutation.module.startswith("spark.") else "state"]
+    mutation, of, seed, runs = arguments
+    plans = PLANS[of]
     started_s = time.process_time()
     for tried in range(runs):
         plan = plans.draw(seed + tried)
@@ -521,15 +521,15 @@ def look_for(arguments: tuple[Mutation, int, int]) -> Found:
     return Found(mutation.name, runs, None, "", time.process_time() - started_s)
 
 
-def main(arguments: Sequence[str] | None = None, mutations: Sequence[Mutation] = MUTATIONS) -> int:
-    """Look for mutations; return how many were not found that can be."""
+def main(arguments: Sequence[str] | None = None, mutations: Sequence[Mutation] = MUTATIONS, of: str = "state") -> int:
+    """Look for mutations, by plans of what they are in; return how many were not found that can be."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutations", description=__doc__)
     parser.add_argument("--runs", type=int, default=2000, help="how many plans to try for each mutation")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="part of the names of those to look for")
     asked = parser.parse_args(arguments)
-    work = [(mutation, asked.seed, asked.runs) for mutation in mutations if asked.only in mutation.name]
+    work = [(mutation, of, asked.seed, asked.runs) for mutation in mutations if asked.only in mutation.name]
     missed = 0
     with get_context("fork").Pool(asked.processes) as pool:
         for found in pool.imap_unordered(look_for, work):

@@ -82,7 +82,7 @@ class Oracle:
         if pointer.head:
             return self.heads.get((pointer.shard, pointer.head))
         began = self.roots.get((pointer.state_id, pointer.shard))
-        return began or Reference(self.world.workload, pointer.shard, self.site.shards)
+        return began or self.site.workload.reference(pointer.shard, self.site.shards)
 
     def check_content(self, who: str, pointer: CommitPointer, batch: Any) -> None:
         """Fail unless an opened shard holds what it must."""
@@ -91,7 +91,7 @@ class Oracle:
             self._fail(f"{who} was opened at a version that nobody made: {pointer}")
             return
         found = {name: dict(store.bytes.range(None, None)) for name, store in batch.stores.items()}
-        wrong = list(differences(reference.content, live(found, pointer.store_times_ms)))
+        wrong = list(differences(reference.content, self.site.workload.shown(found, pointer.store_times_ms)))
         for name, time_ms in pointer.store_times_ms.items():
             if reference.times_ms.get(name, -1) != time_ms:
                 wrong.append(f"stream time of {name}: expected {reference.times_ms.get(name)}, found {time_ms}")
@@ -116,13 +116,13 @@ class Oracle:
         reference = self.reference(opened)
         assert reference is not None
         if committed.head != opened.head:
-            self.heads[shard, committed.head] = reference.after(attempt.batch, attempt.variant)
+            self.heads[shard, committed.head] = self.site.workload.after(reference, attempt)
             self._check_entry(attempt, committed)
             if attempt.fenced_by is not None:
                 self._fail(f"{attempt.name} has committed, although {attempt.fenced_by} had taken over before")
             if attempt.built_past:
                 self._fail(f"{attempt.name} has committed, although its run had gone on two versions without it")
-        elif attempt.records and self.world.workload.always_writes:
+        elif attempt.records and self.site.workload.always_writes:
             self._fail(f"{attempt.name}: the batch wrote, and made no version")
 
     def batch_committed(self, driver: Driver, number: int) -> None:
@@ -130,7 +130,7 @@ class Oracle:
         self.last_committer = driver
         checkpoint = driver.start.checkpoint
         for shard in range(self.site.shards):
-            problem = self.world.workload.problem(shard, self.site.shards, checkpoint.history(shard))
+            problem = self.site.workload.problem(shard, self.site.shards, checkpoint.history(self.site, shard))
             if problem is not None:
                 self._fail(f"wrong output: shard {shard} of {checkpoint.name}: {problem}")
 
@@ -192,7 +192,7 @@ class Oracle:
             shown = "\n  ".join(wrong[:_SHOWN])
             self._fail(f"wrong content: {who}:\n  {shown}")
         began = Reference(
-            self.world.workload,
+            self.site.workload,
             shard,
             made.shards,
             ("rescaled",) * pointer.version,
@@ -381,16 +381,16 @@ class Oracle:
     def _heads(self, checkpoint: Checkpoint, shard: int) -> list[str]:
         """Return the heads of what is committed in a checkpoint, by batches."""
         batches = range(1, checkpoint.committed + 1)
-        return [self.world.committed_pointer(checkpoint, shard, batch).head for batch in batches]
+        return [self.site.committed_pointer(checkpoint, shard, batch).head for batch in batches]
 
     def _chain(self, checkpoint: Checkpoint, shard: int) -> tuple[str, ...]:
-        pointer = self.world.committed_pointer(checkpoint, shard, checkpoint.committed)
+        pointer = self.site.committed_pointer(checkpoint, shard, checkpoint.committed)
         reference = self.reference(pointer)
         return () if reference is None else reference.chain
 
     def _delta_of(self, checkpoint: Checkpoint, shard: int, version: int) -> Any:
         for batch in range(checkpoint.committed, 0, -1):
-            pointer = self.world.committed_pointer(checkpoint, shard, batch)
+            pointer = self.site.committed_pointer(checkpoint, shard, batch)
             if pointer.version == version:
                 return parse_delta_name(pointer.head)
         return None
@@ -471,7 +471,7 @@ class Oracle:
             return driver.ended or attempt.number < driver.batch or attempt.task.succeeded
         if isinstance(failure, CheckpointBehindError):
             # Where runs replace each other's pointers, a pointer may be on a line that its own checkpoint has left.
-            mixed = driver.start.checkpoint.is_mixed(shard)
+            mixed = driver.start.checkpoint.recorded[self.site].is_mixed(shard)
             return not driver.start.accept_older and (
                 mixed or self._is_overtaken(attempt) or self.may_refuse(shard, driver)
             )
@@ -501,7 +501,9 @@ class Oracle:
     def _is_overtaken(self, attempt: Attempt) -> bool:
         """Return whether the same checkpoint has gone on without an attempt."""
         checkpoint = attempt.driver.start.checkpoint
-        later = any(shard == attempt.task.shard and at > attempt.number for shard, at in checkpoint.pointers)
+        later = any(
+            shard == attempt.task.shard and at > attempt.number for shard, at in checkpoint.recorded[self.site].pointers
+        )
         return later or checkpoint.committed >= attempt.number
 
     def _is_given_up(self, attempt: Attempt) -> bool:
@@ -511,7 +513,7 @@ class Oracle:
         if back is not None and back <= attempt.pointer.version:
             return driver.ended or self._is_overtaken(attempt)
         newest = max(
-            self.world.committed_pointer(other, attempt.task.shard, other.committed).version
+            self.site.committed_pointer(other, attempt.task.shard, other.committed).version
             for other in self.site.checkpoints
         )
         if driver.start.checkpoint.too_old or attempt.pointer.version < newest - self.world.plan.retained:

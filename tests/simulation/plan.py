@@ -76,6 +76,8 @@ class Plan:
     """Whether records are placed by the hash of their keys, as those must be whose state is rescaled."""
     keys: int = 3
     """How many keys there are, of those that are not placed by their hash: with one, all meet at it."""
+    later_shards: tuple[int, ...] = ()
+    """How many shards each stage has behind the first one; of the others all hold for the first."""
     decisions: tuple[Decision, ...] | None = None
 
     def recovery(self) -> RecoveryOptions:
@@ -106,7 +108,7 @@ class Plan:
             rng.choice((1, 1, 2, 3)),
             rng.choice((1, 2, 4)),
             rng.random() < 0.5,
-            _rescale_story(rng) if is_rescaled else _story(rng, is_long),
+            _rescale_story(rng) if is_rescaled else draw_story(rng, is_long),
             engine,
             rng.random() < 0.4,
             is_rescaled,
@@ -127,7 +129,8 @@ class Plan:
     def from_json(cls, text: str) -> Plan:
         """Return what `to_json` gave."""
         fields = plan_fields(text)
-        fields["stores"] = tuple(fields["stores"])
+        for name in ("stores", "later_shards"):
+            fields[name] = tuple(fields.get(name, ()))
         fields["story"] = tuple(Step(**step) for step in fields["story"])
         return cls(**fields)
 
@@ -193,7 +196,9 @@ def _rescale_story(rng: random.Random) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _story(rng: random.Random, is_long: bool) -> tuple[Step, ...]:
+def draw_story(rng: random.Random, is_long: bool) -> tuple[Step, ...]:
+    """Return a story of queries on one state."""
+
     def batches() -> int:
         return rng.choice((3, 5, 8, 12) if is_long else (1, 2, 2, 3, 4, 5))
 

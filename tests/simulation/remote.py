@@ -247,6 +247,12 @@ class SimulatedLocation(DurableLocation):
         )
         self._remote = remote
 
+    def below(self, name: str) -> DurableLocation:
+        remote = self._remote
+        return SimulatedLocation(
+            Remote(remote.scheduler, remote.stored, f"{remote.root}/{name}", renames=remote.renames)
+        )
+
     def open_filesystem(self) -> tuple[Any, str]:
         return self._remote, self._remote.root
 

@@ -79,7 +79,9 @@ class Rescaling:
 
     def _rescale(self) -> None:
         source, target = self.source.location(), self.target.location()
-        recorded = [self.checkpoint.recorded(shard, self.batch) for shard in range(self.source.shards)]
+        recorded = [
+            self.checkpoint.recorded[self.source].pointer(shard, self.batch) for shard in range(self.source.shards)
+        ]
         known = [CommitPointer.from_json(text) for text in recorded if text is not None]
         self.pointers = committed_pointers(source, state_to_rescale(source), known, complete=True)
         self.report = rescale(
@@ -198,7 +200,7 @@ class Rescaling:
             # Somebody else has taken it, or a query has begun there.
             return bool(self.others) or bool(self.target.drivers)
         if isinstance(failure, DurableFileMissingError):
-            at_target = str(self.target.location()) in str(failure) and self.target.path in str(failure)
+            at_target = str(self.target.location()) in str(failure) and self.target.root in str(failure)
             if at_target and self.others:
                 return True
             return self._is_collected()
@@ -209,7 +211,7 @@ class Rescaling:
         committed = self.checkpoint.site.checkpoints
         for pointer in self.pointers:
             newest = max(
-                self.world.committed_pointer(other, pointer.shard, other.committed).version for other in committed
+                self.source.committed_pointer(other, pointer.shard, other.committed).version for other in committed
             )
             if pointer.version < newest - self.world.plan.retained or self.checkpoint.too_old:
                 return True

@@ -1,4 +1,4 @@
-"""What is simulated: the state of queries, or the sink that writes to Kafka. Each has plans of its own."""
+"""What is simulated: the state of queries, of one stage or several; or the sink that writes to Kafka."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from tests.simulation import world
 from tests.simulation.plan import Plan
 from tests.simulation.sink import world as sink_world
 from tests.simulation.sink.plan import SinkPlan
+from tests.simulation.stages.plan import StagedPlan
 from tests.simulation.world import Result
 
 AnyPlan: TypeAlias = "Plan | SinkPlan"
-PLANS: Final[dict[str, Any]] = {"state": Plan, "sink": SinkPlan}
+PLANS: Final[dict[str, Any]] = {"state": Plan, "stages": StagedPlan, "sink": SinkPlan}
 """By the names that the command has for them."""
 
 

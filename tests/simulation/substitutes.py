@@ -30,6 +30,7 @@ from statestore.recovery.metadata import agreement
 from statestore.recovery.restore import restore
 from statestore.recovery.snapshots import step as snapshot_step
 from statestore.recovery.snapshots import upload as snapshot_upload
+from statestore.spark.shards import shard_call
 from tests.simulation.decisions import LOCAL_FILE, Effect
 from tests.simulation.machines import SimulatedLocalDirectory
 from tests.simulation.scheduler import Killed, Process, Scheduler
@@ -71,6 +72,9 @@ class _OfProcess:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._held()[key] = value
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._held()
 
     def __len__(self) -> int:
         return len(self._held())
@@ -249,6 +253,7 @@ def substituted(scheduler: Scheduler, seed: int, root: str, power_off: Any) -> I
             (agreement, "_process", _process_name),
             (logical_writes, "LocalDirectory", _local_directory),
             (logical_writes, "TemporaryDirectory", _temporary_directory),
+            (shard_call, "_claimed", _OfProcess("claimed", set)),
             (restore, "Delta", _delta),
             (restore, "changelog_records", _changelog_records),
         ):

@@ -10,7 +10,7 @@ import random
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from statestore import Headers, Serdes, StoreBuilder, Stores, ValueTimestampHeaders, Windowed
 from statestore.bytestore.engines.memory import MemoryDatabase
@@ -18,7 +18,12 @@ from statestore.bytestore.kinds.segments import Segments, segment_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import flush_stores
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.commit.pointer_fields import BatchEnd
+from statestore.recovery.shard_batch import ShardedState
+
+if TYPE_CHECKING:
+    from tests.simulation.spark import Attempt
 
 BATCH_MS = 25
 """From batch to batch."""
@@ -139,6 +144,29 @@ class Workload:
             )
             for _ in range(rng.choice((1, 2, 3, 5, 8)))
         ]
+
+    def do(self, attempt: Attempt, state: ShardedState) -> tuple[CommitPointer, Any]:
+        """Do what an attempt does, with its state; return the pointer that it comes to, and what it puts out."""
+        pointer = attempt.pointer
+        with state.open(pointer) as batch:
+            inner = {name: store.bytes for name, store in batch.stores.items()}
+            changelogs = {name: store.changelog for name, store in batch.stores.items()}
+            held = Held(inner, pointer.stream_time_ms, pointer.store_times_ms, changelogs)
+            place = pointer.shard, attempt.site.shards
+            end, outputs = self.run(held, attempt.batch, place, attempt.variant, attempt.process.memory)
+            return batch.commit(end).pointer, outputs
+
+    def reference(self, shard: int, shards: int) -> Reference:
+        """Return what a shard of so many must hold to begin with."""
+        return Reference(self, shard, shards)
+
+    def after(self, before: Reference, attempt: Attempt) -> Reference:
+        """Return what a shard must hold after an attempt."""
+        return before.after(attempt.batch, attempt.variant)
+
+    def shown(self, content: Content, times_ms: Mapping[str, int]) -> Mapping[str, Mapping[bytes, Any]]:
+        """Return what is compared of the bytes of stores."""
+        return live(content, times_ms)
 
     def run(
         self, held: Held, batch: str, place: tuple[int, int], attempt: str = "", memory: dict[str, Any] | None = None
@@ -282,7 +310,7 @@ def live(content: Mapping[str, Pairs], times_ms: Mapping[str, int]) -> dict[str,
 _NOTHING = MemoryDatabase(["nothing"]).family("nothing")
 
 
-def differences(expected: Content, found: Content) -> Iterator[str]:
+def differences(expected: Mapping[str, Mapping[bytes, Any]], found: Mapping[str, Mapping[bytes, Any]]) -> Iterator[str]:
     """Yield in words what differs."""
     for name in sorted({*expected, *found}):
         wanted, got = expected.get(name, {}), found.get(name, {})

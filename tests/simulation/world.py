@@ -18,20 +18,19 @@ from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.agreement import TURNS_DIRECTORY
-from statestore.recovery.metadata.state_metadata import StateMetadata, read_metadata
+from statestore.recovery.metadata.state_metadata import StateMetadata, read_metadata, stage_name
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from tests.simulation.decisions import Decision, Decisions, DrawnDecisions, WrittenDecisions
 from tests.simulation.disks import DiskNotes, SimulatedDisk
 from tests.simulation.machines import Machine, SimulatedLocalDirectory
-from tests.simulation.middleware import GUARDED_STORES, Guarded
 from tests.simulation.oracle import Oracle
-from tests.simulation.plan import MIDDLEWARE, Plan, Step
+from tests.simulation.plan import Plan, Step
 from tests.simulation.remote import ROOT, Remote, SimulatedLocalLocation, SimulatedLocation, Stored
 from tests.simulation.rescaling import Rescaling
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.spark import Checkpoint, Driver, Start, ends_for_good
 from tests.simulation.substitutes import substituted
-from tests.simulation.workload import Workload
+from tests.simulation.workloads import workloads
 
 SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None
 _RESTARTS = 4
@@ -68,18 +67,23 @@ def simulate(plan: Plan, *, keep_trace: bool = False) -> Result:
         shutil.rmtree(home)
     taken: tuple[Decision, ...] = tuple(decisions.taken)
     commits = sum(checkpoint.committed for checkpoint in world.checkpoints)
-    made = Plan(**{**plan.__dict__, "decisions": taken})
+    made = replace(plan, decisions=taken)
     problem = None if scheduler.problem is None else scheduler.problem.replace(home, "")
     rescaled = sum(tool.report is not None for tool in world.rescalings)
     return Result(made, problem, scheduler.operations, commits, rescaled, scheduler.trace or [])
 
 
 class Site:
-    """A durable location, the queries on it, and the rescalings to it."""
+    """The durable location of a state, the queries on it, and the rescalings to it. Stages of a query have one each."""
 
-    def __init__(self, world: World, number: int, shards: int) -> None:
+    def __init__(self, world: World, number: int, shards: int, stage: int = 0) -> None:
         self.world = world
-        self.path = f"{ROOT}{number or ''}"
+        self.number = number
+        self.workload = world.workloads[stage]
+        self.prefix = f"{stage_name(stage)}." if len(world.workloads) > 1 else ""
+        """What stands before the names of its shards."""
+        self.stage = stage
+        self.root = world.root(number) + (f"/{stage_name(stage)}" if self.prefix else "")
         self.shards = shards
         self.oracle = Oracle(world, self)
         self.initial: dict[int, CommitPointer] = {}
@@ -87,11 +91,11 @@ class Site:
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
-        return [checkpoint for checkpoint in self.world.checkpoints if checkpoint.site is self]
+        return [checkpoint for checkpoint in self.world.checkpoints if self in checkpoint.sites]
 
     @property
     def drivers(self) -> list[Driver]:
-        return [driver for driver in self.world.drivers if driver.site is self]
+        return [driver for driver in self.world.drivers if self in driver.sites]
 
     @property
     def rescalings(self) -> list[Rescaling]:
@@ -100,12 +104,15 @@ class Site:
 
     def location(self) -> DurableLocation:
         """Return the durable location, as a process that opens it has it."""
-        world = self.world
-        if world.plan.location == "disk":
-            disk = SimulatedDisk(world.scheduler, str(world.home), world.notes, world.power_off)
-            return SimulatedLocalLocation(world.scheduler, str(world.home / self.path / "state"), disk)
-        renames = world.plan.location == "hdfs"
-        return SimulatedLocation(Remote(world.scheduler, world.stored, self.path, renames=renames))
+        location = self.world.location(self.number)
+        return location.below(stage_name(self.stage)) if self.prefix else location
+
+    def committed_pointer(self, checkpoint: Checkpoint, shard: int, batch: int) -> CommitPointer:
+        """Return the pointer that a checkpoint has of a shard after a batch."""
+        recorded = checkpoint.recorded[self].pointer(shard, batch)
+        if recorded is None:
+            return self.initial.get(shard) or CommitPointer("", shard)
+        return CommitPointer.from_json(recorded)
 
 
 class World:
@@ -115,16 +122,12 @@ class World:
         self.plan = plan
         self.scheduler = scheduler
         self.home = home
-        self.workload = (
-            Guarded(plan.seed, GUARDED_STORES)
-            if plan.stores == MIDDLEWARE
-            else Workload(plan.seed, plan.stores, plan.by_hash, plan.keys)
-        )
+        self.workloads = workloads(plan)
         self.machines = [Machine(f"m{n}", home / "machines" / f"m{n}", plan.engine) for n in range(plan.machines)]
         self.stored = Stored()
         self.notes = DiskNotes()
-        self.sites = [Site(self, 0, plan.shards)]
-        self.checkpoints: list[Checkpoint] = [Checkpoint("c0", "query-0", self.sites[0])]
+        self.sites = [Site(self, 0, shards, stage) for stage, shards in enumerate((plan.shards, *plan.later_shards))]
+        self.checkpoints: list[Checkpoint] = [Checkpoint("c0", "query-0", tuple(self.sites))]
         self.drivers: list[Driver] = []
         self.rescalings: list[Rescaling] = []
         self._spares = 0
@@ -140,13 +143,25 @@ class World:
         while len(self.sites) <= number:
             self.sites.append(Site(self, len(self.sites), shards))
             if self.plan.location == "disk":
-                (self.home / self.sites[-1].path).mkdir()
+                (self.home / f"{ROOT}{number}").mkdir()
         return self.sites[number]
+
+    def root(self, number: int) -> str:
+        """Return the directory of a query's state."""
+        return f"{ROOT}{number or ''}" + ("/state" if self.plan.location == "disk" else "")
+
+    def location(self, number: int) -> DurableLocation:
+        """Return the location of a query's state, as a process that opens it has it."""
+        if self.plan.location == "disk":
+            disk = SimulatedDisk(self.scheduler, str(self.home), self.notes, self.power_off)
+            return SimulatedLocalLocation(self.scheduler, str(self.home / self.root(number)), disk)
+        renames = self.plan.location == "hdfs"
+        return SimulatedLocation(Remote(self.scheduler, self.stored, self.root(number), renames=renames))
 
     def _changed_by(self, path: str) -> Site:
         """Return where a file is that is changed; fail if that may not be changed by who does it."""
-        top = path.replace(str(self.home), "").lstrip("/").partition("/")[0]
-        site = next(site for site in self.sites if site.path == top)
+        below = path.replace(str(self.home), "").lstrip("/")
+        site = next(site for site in self.sites if below.startswith(f"{site.root}/"))
         actor = self.scheduler.current
         tool: Rescaling | None = None if actor is None else actor.process.memory.get("rescaling")
         if tool is not None and site is not tool.target:
@@ -155,19 +170,11 @@ class World:
 
     def _on_written(self, path: str) -> None:
         site = self._changed_by(path)
-        below = path.replace(str(self.home), "").lstrip("/").removeprefix(f"{site.path}/")
-        site.oracle.on_written(below.removeprefix("state/") if self.plan.location == "disk" else below)
+        site.oracle.on_written(path.replace(str(self.home), "").lstrip("/").removeprefix(f"{site.root}/"))
 
     def machine_for(self, attempt: str) -> Machine:
         """Return the machine that an attempt runs on."""
         return self.machines[zlib.crc32(attempt.encode()) % len(self.machines)]
-
-    def committed_pointer(self, checkpoint: Checkpoint, shard: int, batch: int) -> CommitPointer:
-        """Return the pointer that a checkpoint has of a shard after a batch."""
-        recorded = checkpoint.recorded(shard, batch)
-        if recorded is None:
-            return checkpoint.site.initial.get(shard) or CommitPointer("", shard)
-        return CommitPointer.from_json(recorded)
 
     # What happens to machines.
 
@@ -264,7 +271,8 @@ class World:
         number = len(self.checkpoints)
         of = [tool.checkpoint for tool in site.rescalings]
         began = max((checkpoint.committed + checkpoint.began for checkpoint in of), default=0)
-        self.checkpoints.append(Checkpoint(f"c{number}", f"query-{number}", site, began))
+        sites = tuple(other for other in self.sites if other.number == site.number)
+        self.checkpoints.append(Checkpoint(f"c{number}", f"query-{number}", sites, began))
         return self.checkpoints[-1]
 
     def _rescale(self, checkpoint: Checkpoint, batch: int, target: Site, shards: int, wait: bool) -> Rescaling | None:
@@ -272,7 +280,7 @@ class World:
         tool = None
         for _ in range(_RESTARTS):
             if checkpoint.site is target or not any(
-                checkpoint.recorded(shard, batch) for shard in range(checkpoint.site.shards)
+                checkpoint.recorded[checkpoint.site].pointer(shard, batch) for shard in range(checkpoint.site.shards)
             ):
                 break  # there is nothing to rescale
             tool = Rescaling(self, checkpoint, batch, target, shards)
@@ -318,7 +326,7 @@ class World:
         for site in self.sites:
             if site.rescalings:
                 self._finish_rescaling(site)
-            if site.checkpoints:
+            if site.checkpoints and site.stage == 0:
                 self._finish_queries(site)
 
     def _finish_rescaling(self, site: Site) -> None:
@@ -339,7 +347,10 @@ class World:
     def _finish_queries(self, site: Site) -> None:
         last = site.oracle.last_committer
         checkpoint = site.checkpoints[0] if last is None else last.start.checkpoint
-        before = [self.committed_pointer(checkpoint, s, checkpoint.committed).version for s in range(site.shards)]
+        before = {
+            each: [each.committed_pointer(checkpoint, s, checkpoint.committed).version for s in range(each.shards)]
+            for each in checkpoint.sites
+        }
         driver = self._run(Start(checkpoint, 1, topology=self.topology, accept_change=True), wait=True)
         if type(driver.failure).__name__ == "CheckpointBehindError":
             # It was judged: another copy was at work.
@@ -351,16 +362,16 @@ class World:
                 self.scheduler.fail(f"the last start, without faults, failed: {driver.failure!r}")
             return
         self._wait_for_all()
-        self._check_retained(driver, before)
+        for each, versions in before.items():
+            self._check_retained(driver, each, versions)
 
-    def _check_retained(self, driver: Driver, before: list[int]) -> None:
+    def _check_retained(self, driver: Driver, site: Site, before: list[int]) -> None:
         """Restore all that is retained, on machines that have nothing, in each way that there is."""
         checkpoint = driver.start.checkpoint
-        site = checkpoint.site
         for shard in range(site.shards):
             newest = (
                 max(
-                    self.committed_pointer(other, shard, other.committed).version
+                    site.committed_pointer(other, shard, other.committed).version
                     for other in site.checkpoints
                     if other is not checkpoint
                 )
@@ -371,14 +382,14 @@ class World:
             back = site.oracle.went_back(shard, checkpoint)
             if back is not None:
                 least = min(least, max(back, before[shard] - self.plan.retained))
-            recorded = [checkpoint.recorded(shard, batch) for batch in range(1, checkpoint.committed + 1)]
+            recorded = [checkpoint.recorded[site].pointer(shard, batch) for batch in range(1, checkpoint.committed + 1)]
             pointers = [CommitPointer.from_json(text) for text in dict.fromkeys(recorded) if text is not None]
             retained = [pointer for pointer in pointers if pointer.version >= least]
             # What is between the oldest and the newest needs nothing that neither of them needs.
             for pointer in [*retained[:1], *retained[1:][-1:]]:
                 # With less than two snapshots, all that is needed of deltas is there too.
                 for without in range(min(2, len(pointer.snapshots) + (pointer.base_version == 0))):
-                    self._restore(driver, pointer, without)
+                    self._restore(driver, site, pointer, without)
 
     def _spare(self) -> tuple[Process, LocalDirectory]:
         """Return a process of a machine on which nothing is yet, and its local directory."""
@@ -394,13 +405,11 @@ class World:
         with ShardedState(metadata.state_id, site.location(), metadata.stores, local).open(pointer) as batch:
             yield batch
 
-    def _restore(self, driver: Driver, pointer: CommitPointer, without: int) -> None:
+    def _restore(self, driver: Driver, site: Site, pointer: CommitPointer, without: int) -> None:
         from statestore.recovery.restore.restore import note_damaged_snapshot
 
-        assert driver.state is not None
-        site = driver.site
         process, local = self._spare()
-        state: ShardedState = replace(driver.state, location=site.location(), local=local)
+        state: ShardedState = replace(driver.states[site], location=site.location(), local=local)
         ways: list[SnapshotRef | None] = [*reversed(pointer.snapshots[-2:]), None]
         way = ways[without]
         who = f"restoring shard {pointer.shard} at version {pointer.version} on an empty machine, way {without}"

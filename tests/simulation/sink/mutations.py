@@ -128,4 +128,4 @@ SINK_MUTATIONS: Final = (
 
 
 if __name__ == "__main__":
-    sys.exit(main(mutations=SINK_MUTATIONS))
+    sys.exit(main(mutations=SINK_MUTATIONS, of="sink"))
