@@ -26,7 +26,7 @@ from statestore.format.values.store_format import StoreFormat
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Header, Headers
 from statestore.headers.records import ConsumerRecord, ProducerRecord
-from statestore.operators.keyed_state import KeyScope, ListState, MapState, ValueState, keyed_state_store
+from statestore.operators.keyed_state import KeyedList, KeyedMap, KeyedValue, KeyScope, keyed_state_store
 from statestore.operators.per_key import ExpiredTimer, KeyContext
 from statestore.operators.state_handle import StatefulProcessorHandle
 from statestore.processor.context import ProcessorContext
@@ -72,8 +72,9 @@ __all__ = [
     "KeyContext",
     "KeyScope",
     "KeyValueStore",
-    "ListState",
-    "MapState",
+    "KeyedList",
+    "KeyedMap",
+    "KeyedValue",
     "Processor",
     "ProcessorContext",
     "ProducerRecord",
@@ -104,7 +105,6 @@ __all__ = [
     "TimestampedWindowStoreWithHeaders",
     "Topology",
     "ValueAndTimestamp",
-    "ValueState",
     "ValueTimestampHeaders",
     "VersionedKeyValueStore",
     "VersionedKeyValueStoreWithHeaders",

@@ -165,8 +165,8 @@ class ChangelogMissingError(ChangelogError):
 
     known: list[str]
     problem: str = text(
-        "there is no such topic. {_there}: the name is APPLICATION_ID-STORE-changelog, so check --application-id and "
-        "--store"
+        "there is no such topic. {_there}: the name is APPLICATION_ID-STORE-changelog, so check --application-id, "
+        "and --store or --program"
     )
 
     @property

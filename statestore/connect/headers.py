@@ -97,11 +97,11 @@ class ConnectHeaders:
         return self._add_primitive(key, value, Schema.FLOAT64_SCHEMA)
 
     def add_list(self, key: str, value: Sequence[Any] | None, schema: Schema | None) -> ConnectHeaders:
-        """Append a list; None goes without a schema. Raises DataException if the schema is no array's."""
+        """Append a list; None goes without a schema. Raises DataException if the schema is not an array's."""
         return self._add_container(key, value, schema, Type.ARRAY)
 
     def add_map(self, key: str, value: Mapping[Any, Any] | None, schema: Schema | None) -> ConnectHeaders:
-        """Append a map; None goes without a schema. Raises DataException if the schema is no map's."""
+        """Append a map; None goes without a schema. Raises DataException if the schema is not a map's."""
         return self._add_container(key, value, schema, Type.MAP)
 
     def add_struct(self, key: str, value: Struct | None) -> ConnectHeaders:

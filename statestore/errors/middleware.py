@@ -242,7 +242,7 @@ class SchemaNotFoundError(DeserializationError):
 
 
 class SchemaIdError(DeserializationError):
-    """A record names no schema, or by what is no id."""
+    """A record names no schema, or names it by something that is not an id."""
 
 
 class IncompatibleSchemaError(DeserializationError):

@@ -218,7 +218,7 @@ class Headers:
         return len(self._parsed())
 
     def __bool__(self) -> bool:
-        """Return whether there are any headers. Only their count is read, so it is no parse."""
+        """Return whether there are any headers. Only their count is read, nothing is parsed."""
         if self._headers is None:
             assert self._bytes is not None
             return header_count(self._bytes) > 0

@@ -51,7 +51,7 @@ class Chain:
     """
 
     def __init__(self, interceptors: Iterable[ChainPart] = ()) -> None:
-        """Raise ChainOrderError for an order in which they can't work, TypeError for what is no ChainPart.
+        """Raise ChainOrderError for an order in which they can't work, TypeError for what is not a ChainPart.
 
         Raise ValueError if two have the same name: their stores and figures could not be told apart.
         """
@@ -102,7 +102,7 @@ class Chain:
 def chain_of(given: Interceptors) -> Chain:
     """Return the chain that is given, or made of what is given; None is an empty one.
 
-    Raises ConfigException for a configuration that names what is no interceptor, and what Chain raises.
+    Raises ConfigException for a configuration that names what is not an interceptor, and what Chain raises.
     """
     if isinstance(given, Chain):
         return given

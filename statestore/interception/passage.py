@@ -67,7 +67,7 @@ class Passage(ABC, Generic[PassedRecord]):
         """The columns and the row in them of the record that an interceptor has; None while records come alone."""
 
     def pass_record(self, record: PassedRecord) -> list[PassedRecord]:
-        """Return what the interceptors leave of a record. Raises ProcessorError around what is no refusal."""
+        """Return what the interceptors leave of a record. Raises ProcessorError around what is not a refusal."""
         self.at = None
         records = [record]
         for step in self._steps:

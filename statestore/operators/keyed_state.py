@@ -60,7 +60,7 @@ class KeyScope(Generic[K]):
 
     def init(self, context):
         self.scope = KeyScope(Serdes.string(), context)
-        self.seen = ListState(self.scope, context.state_store("seen"))
+        self.seen = KeyedList(self.scope, context.state_store("seen"))
 
     def process(self, record):
         with self.scope.of(record.key):
@@ -120,7 +120,7 @@ class _KeyedState:
         self._store.put_all([(entry_key, None) for entry_key, _ in self._store.range(*bounds)])
 
 
-class ValueState(_KeyedState, Generic[V]):
+class KeyedValue(_KeyedState, Generic[V]):
     """One value of the key."""
 
     def exists(self) -> bool:
@@ -145,7 +145,7 @@ class ValueState(_KeyedState, Generic[V]):
         self._store.put(self._key, None)
 
 
-class ListState(_KeyedState, Generic[V]):
+class KeyedList(_KeyedState, Generic[V]):
     """A list of values of the key. Iterators show it as it is at the call."""
 
     def exists(self) -> bool:
@@ -196,7 +196,7 @@ class ListState(_KeyedState, Generic[V]):
         ]
 
 
-class MapState(_KeyedState, Generic[K, V]):
+class KeyedMap(_KeyedState, Generic[K, V]):
     """A map of the key, in the order of the serialized map keys. Iterators show it as it is at the call.
 
     A map key of None raises TypeError.
@@ -257,5 +257,5 @@ class MapState(_KeyedState, Generic[K, V]):
 
     def _entry_key(self, map_key: K) -> bytes:
         if map_key is None:
-            raise TypeError("the key of an entry of a MapState must not be None")
+            raise TypeError("the key of an entry of a KeyedMap must not be None")
         return map_entry_key(self._key, self._map_key_serde.serialize(map_key))

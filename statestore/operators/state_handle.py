@@ -18,7 +18,7 @@ from statestore.format.keys.due_key import due_bounds, due_key, time_and_key, ti
 from statestore.format.keys.entry_key import LIST_KEYS, MAP_KEYS, VALUE_KEYS
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.serde import Serde, Serdes
-from statestore.operators.keyed_state import KeyScope, ListState, MapState, ValueState, keyed_state_store
+from statestore.operators.keyed_state import KeyedList, KeyedMap, KeyedValue, KeyScope, keyed_state_store
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.key_value import KeyValueStore
 from statestore.stores.stores import Stores
@@ -69,19 +69,19 @@ class StatefulProcessorHandle(ABC):
 
     def get_value_state(
         self, name: str, serde: Serde[V], ttl_ms: Duration | None = None, *, ttl_clock: str = "processing"
-    ) -> ValueState[V]:
+    ) -> KeyedValue[V]:
         """Return the state `name`, which holds one value of each key.
 
         With `ttl_ms`, a value is gone when that time has passed since it was last written, on the wall clock or, with
         `ttl_clock="event"`, in stream time. Raises ValueError for illegal arguments.
         """
-        return ValueState(self._scope, self._declare(StateKind.VALUE, name, serde, ttl_ms, ttl_clock))
+        return KeyedValue(self._scope, self._declare(StateKind.VALUE, name, serde, ttl_ms, ttl_clock))
 
     def get_list_state(
         self, name: str, serde: Serde[V], ttl_ms: Duration | None = None, *, ttl_clock: str = "processing"
-    ) -> ListState[V]:
+    ) -> KeyedList[V]:
         """Return the state `name`, which holds a list of each key. Each entry expires by itself."""
-        return ListState(self._scope, self._declare(StateKind.LIST, name, serde, ttl_ms, ttl_clock))
+        return KeyedList(self._scope, self._declare(StateKind.LIST, name, serde, ttl_ms, ttl_clock))
 
     def get_map_state(
         self,
@@ -91,10 +91,10 @@ class StatefulProcessorHandle(ABC):
         ttl_ms: Duration | None = None,
         *,
         ttl_clock: str = "processing",
-    ) -> MapState[K, V]:
+    ) -> KeyedMap[K, V]:
         """Return the state `name`, which holds a map of each key. Each entry expires by itself."""
         store = self._declare(StateKind.MAP, name, value_serde, ttl_ms, ttl_clock)
-        return MapState(self._scope, store, map_key_serde)
+        return KeyedMap(self._scope, store, map_key_serde)
 
     def delete_if_exists(self, name: str, *, had_ttl: bool = False) -> None:
         """Delete all that the state `name` holds, which `init` no longer asks for.

@@ -9,6 +9,7 @@ interceptors    the context of interceptors, and their hooks for deserialized re
 chain_client    interceptors around a plain producer or consumer of Kafka
 rehearsal       tries a topology out before it runs
 pictures        descriptions and drawings of a topology
+__main__        what the stages of a program hold, for tools that do not run it
 
 Imports `stores`, and of `recovery` what a commit consists of; `operators`, `spark` and `testing` import it. Start at
 `topology`, then `task`.

@@ -80,7 +80,7 @@ class TaskInterceptorContext(ShardClock):
 
 @contextmanager
 def _failures_of(interceptor: Interceptor, doing: str, *passed: type[Exception]) -> Iterator[None]:
-    """Wrap in ProcessorError what an interceptor raises, except `passed` and what is no fault of its own."""
+    """Wrap in ProcessorError what an interceptor raises, except `passed` and what is not its fault."""
     faultless: tuple[type[Exception], ...] = (*passed, *NO_FAULT_OF_USER_CODE)
     try:
         yield

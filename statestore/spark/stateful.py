@@ -73,7 +73,6 @@ def stateful(
     *,
     shards: int | Mapping[str, int],
     state_location: str | Path | DurableLocation,
-    via: str = "transform_with_state",
     shard_by: str = "key",
     local_dir: str | LocalDirectory | None = None,
     interceptors: Interceptors = None,
@@ -83,6 +82,7 @@ def stateful(
     memory: MemoryOptions | None = None,
     recovery: RecoveryOptions | None = None,
     max_timestamp_ahead_ms: int | None = _DEFAULT_TIMESTAMP_AHEAD_MS,
+    via: str = "transform_with_state",
 ) -> DataFrame:
     """Run `topology` over a streaming DataFrame of Kafka's shape; the result has the Kafka sink's shape.
 
@@ -95,7 +95,6 @@ def stateful(
             as many as a mapping says, as {"stage-0": 8, "stage-1": 2}.
         state_location: path or URI (file, s3, gs, hdfs) for the committed state; one query, one location. With Spark
             Connect the server opens it, never the client.
-        via: Spark's entry point, "transform_with_state" or "apply_in_pandas_with_state".
         shard_by: "key" places records as Kafka's producer would (murmur2 of the key, modulo shards); "partition" by
             their Kafka partition modulo shards, for topics that are already partitioned as wanted. Stages behind
             repartition topics place records by key.
@@ -119,6 +118,7 @@ def stateful(
         recovery: when to make snapshots, how much history to keep, and whom to tell of restores; None is the defaults.
         max_timestamp_ahead_ms: how far ahead of the clock a record's timestamp may be; None is no bound.
             A record further ahead ends the query with FutureTimestampError, because stream time never goes back.
+        via: for experts: Spark's entry point, or "apply_in_pandas_with_state" where Spark refuses the other one.
 
     Returns a streaming DataFrame of key, value (binary), topic, timestamp and headers. State is exactly once; for the
     rows, the sink's guarantee holds (Spark's Kafka sink: at least once).

@@ -29,6 +29,7 @@ from statestore.errors import InputError, ProcessorError, TopologyError
 from statestore.errors.run import AggregatesError
 from statestore.stores.iterator import Windowed
 from statestore.testing import TestRecord, TopologyTestDriver
+from tests.support.documentation import ROOT
 
 TEXT, JSON = Serdes.string(), Serdes.json()
 COLUMNS = [("n", pa.int32()), ("x", pa.float64()), ("d", pa.decimal128(10, 2)), ("t", pa.string()), ("b", pa.binary())]
@@ -36,7 +37,7 @@ ROWS = row_serde(pa.struct(COLUMNS))
 NUMBERS = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 SIZE, GAP, NEVER_LATE = 10, 5, 10_000
 LIMIT = 3
-FUNCTIONS = "count sum min max mean first last collect top"
+FUNCTIONS = " ".join(name for name, made in vars(Aggregate).items() if isinstance(made, staticmethod))
 AGGREGATES = {
     "records": Aggregate.count(),
     "numbers": Aggregate.count("n"),
@@ -282,6 +283,12 @@ def test_all_that_is_wrong_is_one_error() -> None:
         Aggregate.collect("n", 0)
     with pytest.raises(ValueError, match="limit"):
         Aggregate.top("n", 0)
+
+
+def test_every_aggregate_is_drawn_and_on_the_page() -> None:
+    assert {each.rule.function for each in AGGREGATES.values()} == {*FUNCTIONS.split()}
+    page = (ROOT / "docs/dsl/aggregates.md").read_text(encoding="utf-8")
+    assert [name for name in FUNCTIONS.split() if f"`{name}(" not in page] == []
 
 
 @pytest.mark.parametrize(

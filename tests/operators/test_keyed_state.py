@@ -11,13 +11,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from statestore import (
     Headers,
+    KeyedList,
+    KeyedMap,
+    KeyedValue,
     KeyScope,
-    ListState,
-    MapState,
     ProcessorContext,
     Record,
     Serdes,
-    ValueState,
     ValueTimestampHeaders,
     keyed_state_store,
 )
@@ -51,9 +51,9 @@ class KeyedStateMachine(RuleBasedStateMachine):
     @initialize()
     def make(self) -> None:
         self.scope, _ = a_scope()
-        self.value: ValueState[int] = ValueState(self.scope, a_store("value"))
-        self.list: ListState[int] = ListState(self.scope, a_store("list"))
-        self.map: MapState[bytes, int] = MapState(self.scope, a_store("map"), Serdes.bytes())
+        self.value: KeyedValue[int] = KeyedValue(self.scope, a_store("value"))
+        self.list: KeyedList[int] = KeyedList(self.scope, a_store("list"))
+        self.map: KeyedMap[bytes, int] = KeyedMap(self.scope, a_store("map"), Serdes.bytes())
         self.values: dict[bytes, int] = {}
         self.lists: dict[bytes, list[int]] = {}
         self.maps: dict[bytes, dict[bytes, int]] = {}
@@ -130,14 +130,14 @@ TestKeyedState.settings = settings(max_examples=80, stateful_step_count=25)
 
 
 @pytest.fixture
-def states() -> tuple[KeyScope[bytes], ProcessorContext, ValueState[int], ListState[int], MapState[str, int]]:
+def states() -> tuple[KeyScope[bytes], ProcessorContext, KeyedValue[int], KeyedList[int], KeyedMap[str, int]]:
     scope, context = a_scope()
     return (
         scope,
         context,
-        ValueState(scope, a_store("value")),
-        ListState(scope, a_store("list")),
-        MapState(scope, a_store("map"), Serdes.string()),
+        KeyedValue(scope, a_store("value")),
+        KeyedList(scope, a_store("list")),
+        KeyedMap(scope, a_store("map"), Serdes.string()),
     )
 
 
@@ -192,7 +192,7 @@ def test_iterators_show_the_state_at_their_call(states: Any) -> None:
     ],
 )
 def test_a_state_without_a_key_is_refused(states: Any, use: Callable[..., Any]) -> None:
-    with pytest.raises(StateHandleError, match=r"'(Value|List|Map)State': no key is being processed"):
+    with pytest.raises(StateHandleError, match=r"'Keyed(Value|List|Map)': no key is being processed"):
         use(*states[2:])
 
 
@@ -205,9 +205,9 @@ def test_none_is_no_value(states: Any) -> None:
             lambda: list_state.put([1, None]),
             lambda: map_state.update_value("a", None),
         ):
-            with pytest.raises(TypeError, match="State can't hold None"):
+            with pytest.raises(TypeError, match=r"Keyed(Value|List|Map) can't hold None"):
                 write()
-        with pytest.raises(TypeError, match="the key of an entry of a MapState must not be None"):
+        with pytest.raises(TypeError, match="the key of an entry of a KeyedMap must not be None"):
             map_state.get_value(None)
         assert not list_state.exists()
 

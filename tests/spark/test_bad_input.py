@@ -53,9 +53,12 @@ def start(query: OrderQuery, records: Any, **options: Any) -> None:
     stateful(records, running_total_topology(), **{"shards": 3, "state_location": query.home / "state", **options})
 
 
-def test_a_missing_headers_column_says_how_to_read_it(query: OrderQuery) -> None:
-    with pytest.raises(InputSchemaError, match=r"'headers': is missing.*includeHeaders"):
-        start(query, query.records().drop("headers"))
+@pytest.mark.parametrize(
+    ("column", "remedy"), [("headers", "includeHeaders"), ("partition", r"to_records\(\) adds it")]
+)
+def test_a_missing_column_says_where_to_get_it(query: OrderQuery, column: str, remedy: str) -> None:
+    with pytest.raises(InputSchemaError, match=rf"'{column}': is missing.*{remedy}"):
+        start(query, query.records().drop(column))
     assert not (query.home / "state").exists()
 
 

@@ -5,20 +5,27 @@ The commands are those of docs/kafka-changelogs.md. After each leg the stores ar
 
 from __future__ import annotations
 
+import importlib
 import json
 import random
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from statestore import Topology
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.spark import stateful
 from statestore.testing.kafka_broker import KafkaBroker
+from tests.support.documentation import blocks_of
+from tests.support.kafka import purchases_application
+from tests.support.kafka.purchases_application import INPUT, Change, Purchases, drawn_changes, running_in_kafka_streams
 from tests.support.kafka.totals_application import Amount, Model, run_in_kafka_streams, send, topology
 from tests.support.tools.page_commands import PageCommands
 from upgrade_tools.changelogs.cluster import Cluster
@@ -26,13 +33,15 @@ from upgrade_tools.cli.app import main
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.cli.printing.entry_documents import entry_documents
 from upgrade_tools.errors import GroupOffsetsError
-from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.detection import open_state, open_states
 from upgrade_tools.states.state import StateOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "kafka-changelogs.md"
 APPLICATION, TOPIC, PARTITIONS = "totals", "amounts", 2
 ID = ("--application-id", APPLICATION)
 LEG = 60
+COUNTS = ("counts", "minutes")
+IN_STAGES = "A program in stages"
 
 
 def some_amounts(count: int) -> list[Amount]:
@@ -72,7 +81,7 @@ class Journey:
     amounts: list[Amount]
     in_spark: Model
     back_in_kafka_streams: Model
-    made: dict[str, object]
+    made: dict[str, Any]
     committed_at_first: dict[int, int]
     while_running: int
     """How a command ended while the application ran."""
@@ -96,7 +105,7 @@ def travel(spark: SparkSession, servers: str, home: Path) -> Journey:
     cluster.create_topic(TOPIC, PARTITIONS, {})
     # Spark does not know that the directory has changed.
     words = {"BROKER": servers, "CHECKPOINT": str(home / "CHECKPOINT")}
-    page, changelog = PageCommands(PAGE, words), ("upgrade_tools", "changelog")
+    page, changelog = PageCommands(PAGE, words, lambda heading: heading != IN_STAGES), ("upgrade_tools", "changelog")
 
     send(servers, TOPIC, amounts[:LEG])
     run_in_kafka_streams(servers, APPLICATION, home / "first", TOPIC, LEG)
@@ -105,7 +114,7 @@ def travel(spark: SparkSession, servers: str, home: Path) -> Journey:
     page.run(*changelog, "to-state")
     made = json.loads((home / "made.json").read_text())
     send(servers, TOPIC, amounts[LEG : 2 * LEG])
-    run_in_spark(spark, servers, home, made)
+    run_in_spark(spark, servers, home, topology(), made)
     page.run("statestore.spark", "pointers")
     page.run("statestore.spark", "offsets")
     in_spark = content(home / "STATE", home / "pointers")
@@ -144,20 +153,18 @@ def wait_until_committed(cluster: Cluster, records: int) -> None:
             seen = sum(cluster.committed(APPLICATION)[TOPIC].values())
 
 
-def run_in_spark(spark: SparkSession, servers: str, home: Path, made: dict[str, object]) -> None:
-    """Run the topology as a query on the state that was made, until it has processed all there is."""
+def run_in_spark(spark: SparkSession, servers: str, home: Path, program: Topology, made: dict[str, Any]) -> None:
+    """Run a program as a query on the state that was made, until it has processed all there is."""
     records = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
-        .option("subscribe", TOPIC)
+        .option("subscribe", ",".join(json.loads(made["startingOffsets"])))
         .option("startingOffsets", made["startingOffsets"])
         .option("includeHeaders", "true")
         .load()
     )
     query = (
-        stateful(
-            records, topology(), shards=made["shards"], state_location=home / "STATE", local_dir=str(home / "local")
-        )
+        stateful(records, program, shards=made["shards"], state_location=home / "STATE", local_dir=str(home / "local"))
         .writeStream.format("noop")
         .option("checkpointLocation", str(home / "CHECKPOINT"))
         .trigger(availableNow=True)
@@ -207,6 +214,76 @@ def test_a_store_without_headers_is_restored_from_the_changelog_of_one_with_head
 
 def test_every_command_of_the_page_was_run(journey: Journey) -> None:
     assert journey.commands_left == []
+
+
+@pytest.mark.usefixtures("java")
+def test_a_program_in_stages_moves_to_spark_and_back(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys change before counts, and two tables are joined by a foreign key: stores are in three stages, one twice."""
+    servers, leg = broker.bootstrap_servers, purchases_application.LEG
+    changes = drawn_changes(3, (int(time.time()) - 1_200) * 1000)
+    for topic in INPUT:
+        Cluster(servers).create_topic(topic, PARTITIONS, {})
+    words = {"BROKER": servers, "CHECKPOINT": str(tmp_path / "CHECKPOINT")}
+    page = PageCommands(PAGE, words, lambda heading: heading == IN_STAGES)
+    (program,) = (block for block in blocks_of(PAGE) if block.file)
+    (tmp_path / "purchases.py").write_text(program.text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    purchases_application.send(servers, changes[:leg])
+    with running_in_kafka_streams(servers, tmp_path / "first"):
+        pass
+    page.run("upgrade_tools", "changelog", "to-state")
+    made = json.loads((tmp_path / "made.json").read_text())
+    assert made["shards"] == {f"stage-{number}": PARTITIONS for number in range(3)}
+    assert purchases_in(tmp_path / "STATE") == purchases_of(changes[:leg])
+
+    purchases_application.send(servers, changes[leg : 2 * leg])
+    run_in_spark(spark, servers, tmp_path, importlib.import_module("purchases").topology(), made)
+    page.run("statestore.spark", "pointers")
+    page.run("statestore.spark", "offsets")
+    assert purchases_in(tmp_path / "STATE", tmp_path / "pointers") == purchases_of(changes[: 2 * leg])
+
+    page.run("upgrade_tools", "changelog", "emit")
+    page.run("upgrade_tools", "changelog", "offsets")
+    assert page.left == []
+    purchases_application.send(servers, changes[2 * leg :])
+    with running_in_kafka_streams(servers, tmp_path / "second"):
+        pass
+    again = ["--application-id", purchases_application.APPLICATION, "--program", "purchases:topology"]
+    assert main(["changelog", "to-state", servers, str(tmp_path / "again"), *again]) == 0
+    assert purchases_in(tmp_path / "again") == purchases_of(changes)
+
+
+def purchases_of(changes: Sequence[Change]) -> dict[str, list[Any]]:
+    """Return what the stores of each stage must hold."""
+    model = Purchases.of(changes)
+    found = {"orders": model.orders, "customers": model.customers, "counts": model.counts, "joined": model.joined}
+    return {"minutes": sorted(model.minutes.items()), **{name: sorted(held.items()) for name, held in found.items()}}
+
+
+def purchases_in(path: Path, pointers: Path | None = None) -> dict[str, list[Any]]:
+    """Return what the stores of a state in stages hold; those of subscriptions are of the library."""
+    recorded = None if pointers is None else [*map(CommitPointer.from_json, pointers.read_text().splitlines())]
+    found: dict[str, list[Any]] = {}
+    for state in open_states(str(path), StateOptions(pointers=recorded)):
+        specs = [spec for spec in state.specs() if spec.name != "joined-subscription-store"]
+        entries: dict[str, list[Any]] = {spec.name: [] for spec in specs}
+        for part in state.parts:
+            with state.open(part, specs) as stores:
+                for name, store in stores.items():
+                    entries[name] += [shown(entry, is_count=name in COUNTS) for entry in entry_documents(store)]
+        for name, held in entries.items():
+            assert found.setdefault(name, sorted(held)) == sorted(held), f"the copy of {name} is another"
+    return found
+
+
+def shown(entry: dict[str, Any], *, is_count: bool) -> tuple[Any, Any]:
+    key, value = (bytes.fromhex(entry[part]) for part in ("key", "value"))
+    named = (key.decode(), entry["start"]) if "start" in entry else key.decode()
+    return named, int.from_bytes(value, "big") if is_count else value.decode()
 
 
 def by_name(offsets: dict[int, int]) -> dict[str, int]:

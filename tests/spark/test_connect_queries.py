@@ -214,6 +214,7 @@ def test_refusals_and_failures_say_what_they_say_elsewhere(
     assert raised.kind is ProcessorError
     assert raised.fields["node"] == "fails"
     assert "ProcessorError: node 'fails' failed on record orders-" in text.splitlines()[0]
+    assert text.splitlines()[-1] == str(raised)
     assert (type(found["shards"]), found["shards"].recorded) == (ShardCountChangedError, SHARDS)
     assert "relative path" in str(found["relative"])
     assert "each of 2 concurrent tasks" in str(found["memory"])

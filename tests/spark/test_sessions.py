@@ -18,7 +18,7 @@ from statestore.errors import InputError, ShardCountChangedError, StateStoreErro
 from statestore.errors.run import ConnectServerError, NullKeyError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.spark.query_failure import AS_A_VALUE, failure_from, failure_json, raise_from
-from statestore.spark.sessions import _result, _task, location_in, on_server
+from statestore.spark.sessions import _result, _task, choose_python, location_in, on_server
 from statestore.spark.start_refusal import relation_of
 
 CONNECT: Any = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
@@ -136,3 +136,16 @@ def test_a_classic_session_calls_in_the_driver(spark: Any) -> None:
     there = object()
     assert on_server(spark, lambda value: value, there) is there
     assert location_in(spark, "state").uri == DurableLocation.of("state").uri
+
+
+@pytest.mark.spark
+def test_workers_of_a_local_session_have_the_drivers_python_unless_another_is_named(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "python3")
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")
+    choose_python(spark)
+    assert spark.sparkContext.pythonExec == "python3"
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    choose_python(spark)
+    assert spark.sparkContext.pythonExec == sys.executable

@@ -202,10 +202,18 @@ def test_offsets_become_those_of_the_group_and_come_back(
     assert json.loads(capsys.readouterr().out) == {repartition: {"0": 0}}
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        "by-name-repartition",
+        "KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic",
+        "by-name-subscription-response-topic",
+    ],
+)
 def test_ends_of_transactions_are_not_waiting(
-    application: Application, refused: Refused, capsys: pytest.CaptureFixture[str]
+    application: Application, refused: Refused, capsys: pytest.CaptureFixture[str], own: str
 ) -> None:
-    repartition = f"{application.name}-by-name-repartition"
+    repartition = f"{application.name}-{own}"
     application.cluster.create_topic(repartition, 3, {})
     for ended in ("commit", "abort"):
         application.send(repartition, [Message(None)], ended=ended)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.kinds.store_spec import StoreSpec
@@ -28,10 +29,25 @@ from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import READING_INTERVAL_MS, READING_RETENTION_MS, Layout, OpenStore, State
 
 
-def logged_specs(state: State) -> list[StoreSpec]:
-    """Return the specs of the stores to read that have changelogs; a global store has its topic instead."""
-    without = state.metadata.global_stores if isinstance(state, LocationState) else frozenset()
-    return [spec for spec in state.specs() if spec.name not in without]
+class LoggedStores(NamedTuple):
+    """The stores of a state that have changelogs."""
+
+    state: State
+    specs: Sequence[StoreSpec]
+
+
+def logged_stores(states: Iterable[State]) -> list[LoggedStores]:
+    """Return the stores to read of the states of a query's stages that have changelogs, each once.
+
+    A global store has its topic instead, and what a later stage has once more is a copy.
+    """
+    found: list[LoggedStores] = []
+    for state in states:
+        known = {spec.name for stores in found for spec in stores.specs}
+        if isinstance(state, LocationState):
+            known.update(state.metadata.global_stores)
+        found.append(LoggedStores(state, [spec for spec in state.specs() if spec.name not in known]))
+    return found
 
 
 @dataclass
@@ -59,15 +75,15 @@ class Emitted:
 
 @dataclass(frozen=True)
 class Emission:
-    """One state on its way to the changelogs of an application.
+    """The states of a query's stages, or the only one, on their way to the changelogs of an application.
 
     New topics get `partitions`; None is as many as the state has parts. `append` says that topics may have records,
     and `transactional` that transactions have left the gaps in topics that are not compacted. `work_dir` has
-    room for one partition's stores, in a temporary directory. The state is read twice: `on_checked` counts what was
+    room for one partition's stores, in a temporary directory. All is read twice: `on_checked` counts what was
     read before anything is written, `on_records` what was compared and written.
     """
 
-    state: State
+    stores: Sequence[LoggedStores]
     cluster: Cluster
     application_id: str
     partitions: int | None = None
@@ -77,19 +93,20 @@ class Emission:
     on_checked: OnRecords | None = None
     on_records: OnRecords | None = None
 
-    def run(self, specs: Sequence[StoreSpec]) -> Emitted:
-        """Write these stores, and read back what was written. Nobody may be in the application's group.
+    def run(self) -> Emitted:
+        """Write the stores, and read back what was written. Nobody may be in the application's group.
 
         Raises ChangelogError, UnknownKindError if how long a store keeps what is in it is not known, and what reading
         the state raises. What is refused is refused before anything is written, or a topic made.
         """
-        for spec in specs:
-            self._refuse_unknown_retention(spec)
+        for state, specs in self.stores:
+            for spec in specs:
+                _refuse_unknown_retention(state, spec)
         self.cluster.refuse_running(self.application_id)
         found = self.cluster.topics()
-        topics = {spec.name: self._topic(spec, found) for spec in specs}
+        topics = {spec.name: self._topic(state, spec, found) for state, specs in self.stores for spec in specs}
         survey, notes = Survey(self._log, self.work_dir), []
-        for spec, part, opened in self._parts(specs):
+        for spec, part, opened in self._parts():
             wanted = _records_of(opened)
             survey.see(topics[spec.name], part, wanted, _counted(wanted, self.on_checked))
             if not opened.closed_cleanly:
@@ -103,42 +120,32 @@ class Emission:
                 config = topic_config(topic.spec, survey.oldest_ms.get(topic.spec.name))
                 self.cluster.create_topic(topic.name, topic.partitions, config)
         stores = {name: EmittedStore(topic.name, created=not topic.is_there) for name, topic in topics.items()}
-        for spec, part, opened in self._parts(specs):
+        for spec, part, opened in self._parts():
             self._write(topics[spec.name], stores[spec.name], part, _records_of(opened))
         return Emitted(stores, tuple(notes))
 
-    def _parts(self, specs: Sequence[StoreSpec]) -> Iterator[tuple[StoreSpec, int, OpenStore]]:
-        for part in self.state.parts if specs else ():
-            with self.state.open(part, specs) as stores:
-                for spec in specs:
-                    yield spec, part, stores[spec.name]
+    def _parts(self) -> Iterator[tuple[StoreSpec, int, OpenStore]]:
+        for state, specs in self.stores:
+            for part in state.parts if specs else ():
+                with state.open(part, specs) as stores:
+                    for spec in specs:
+                        yield spec, part, stores[spec.name]
 
-    def _refuse_unknown_retention(self, spec: StoreSpec) -> None:
-        if not spec.kind.is_segmented:
-            return
-        # With a placeholder for either, all but the last segment would expire.
-        if spec.retention_ms == READING_RETENTION_MS or spec.segment_interval_ms == READING_INTERVAL_MS:
-            raise UnknownKindError(
-                self.state.path,
-                problem=f"how long store {spec.name!r} keeps its entries",
-                remedy="give --retention-ms and --segment-interval-ms as in the application",
-            )
-
-    def _topic(self, spec: StoreSpec, found: Mapping[str, int]) -> StoreTopic:
+    def _topic(self, state: State, spec: StoreSpec, found: Mapping[str, int]) -> StoreTopic:
         """Return the topic of a store, which exists and fits, or can be created."""
-        topic, parts = changelog_topic(self.application_id, spec.name), self.state.parts
+        topic, parts = changelog_topic(self.application_id, spec.name), state.parts
         # A state location has all shards. The tasks of an application may be on several machines.
-        has_all = self.state.layout is Layout.LOCATION
+        has_all = state.layout is Layout.LOCATION
         if topic not in found and self.partitions is None and not has_all:
             raise UnknownKindError(
-                self.state.path,
+                state.path,
                 problem=f"how many partitions the new topic {topic} must have",
                 remedy="give with --partitions how many the application's input has",
             )
         partitions = found.get(topic, self.partitions or len(parts))
         expected = len(parts) if has_all else max(partitions, max(parts) + 1)
         if partitions != expected:
-            raise wrong_partitions(topic, partitions, expected, self.state.path)
+            raise wrong_partitions(topic, partitions, expected, state.path)
         if topic not in found:
             return StoreTopic(spec, topic, partitions)
         offsets = sum(ends.end_offset - ends.first_offset for ends in self.cluster.log_ends(topic, partitions))
@@ -189,6 +196,18 @@ class Emission:
         )
         with restored_log(self.cluster, changelog, part, self.work_dir) as log:
             yield log
+
+
+def _refuse_unknown_retention(state: State, spec: StoreSpec) -> None:
+    if not spec.kind.is_segmented:
+        return
+    # With a placeholder for either, all but the last segment would expire.
+    if spec.retention_ms == READING_RETENTION_MS or spec.segment_interval_ms == READING_INTERVAL_MS:
+        raise UnknownKindError(
+            state.path,
+            problem=f"how long store {spec.name!r} keeps its entries",
+            remedy="give --retention-ms and --segment-interval-ms as in the application",
+        )
 
 
 def _records_of(opened: OpenStore) -> StoreRecords:

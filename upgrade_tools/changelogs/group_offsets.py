@@ -6,6 +6,7 @@ Both name the next record to be read, so they differ in form only: {"TOPIC": {"P
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -16,21 +17,31 @@ from upgrade_tools.errors import GroupOffsetsError
 
 EARLIEST: Final = -2
 """What Spark calls the beginning of a partition."""
+_REPARTITION: Final = re.compile(
+    r"-repartition$|(^KTABLE-FK-JOIN-|-)subscription-(registration|response)(-[0-9]{10})?-topic$", re.IGNORECASE
+)
+"""Topics of joins by foreign keys are called otherwise. Source: Kafka's KTableImpl.doJoinOnForeignKey."""
 
 
 def starting_offsets(
-    cluster: Cluster, application_id: str, topics: Collection[str] = (), *, goes_on_itself: bool = False
+    cluster: Cluster,
+    application_id: str,
+    topics: Collection[str] = (),
+    *,
+    repartition_topics: Collection[str] = (),
+    goes_on_itself: bool = False,
 ) -> Offsets:
     """Return where a query that continues for an application must begin to read, as `startingOffsets` takes it.
 
-    `topics` are the query's; if empty, all topics that the group has committed offsets of, except repartition topics.
-    Spark wants every partition: one without an offset was not read yet, and begins at its beginning, as Kafka Streams
-    would. Raises ChangelogMissingError for a missing topic, and GroupOffsetsError if an offset is not in its topic,
-    or if a repartition topic that the query does not read has records that were not processed; not if the application
-    `goes_on_itself`.
+    `topics` are the query's; if empty, all topics that the group has committed offsets of, except repartition topics:
+    those that are called so, and `repartition_topics`. Spark wants every partition: one without an offset was not read
+    yet, and begins at its beginning, as Kafka Streams would. Raises ChangelogMissingError for a missing topic, and
+    GroupOffsetsError if an offset is not in its topic, or if a repartition topic that the query does not read has
+    records that were not processed; not if the application `goes_on_itself`.
     """
     committed = cluster.committed(application_id)
     repartition = {topic for topic in committed if _is_repartition(application_id, topic)}
+    repartition.update(cluster.topics().keys() & {*repartition_topics})
     begins = {
         topic: {
             partition: committed.get(topic, {}).get(partition, EARLIEST)
@@ -40,7 +51,7 @@ def starting_offsets(
     }
     if not goes_on_itself:
         for topic in sorted(repartition.difference(topics)):
-            _refuse_unprocessed(cluster, application_id, topic, committed[topic])
+            _refuse_unprocessed(cluster, application_id, topic, committed.get(topic, {}))
         for topic in begins.keys() & committed.keys():
             _refuse_not_there(
                 cluster,
@@ -123,13 +134,16 @@ def _refuse_unprocessed(cluster: Cluster, application_id: str, topic: str, commi
             raise GroupOffsetsError(
                 application_id,
                 f"{topic}, partition {partition} has records from offset {begin} on that the application has "
-                "not processed, and a query that does not read it would miss them. Let the application run until it "
-                "has, or have the query read the topic, and name all that it reads with --input-topic",
+                "not processed, and a query that does not read it would miss them. Start the application, let nothing "
+                "write to its input until it has, and stop it; or have the query read the topic, and name all that it "
+                "reads with --input-topic",
             )
 
 
 def _is_repartition(application_id: str, topic: str) -> bool:
-    return topic.startswith(f"{application_id}-") and topic.endswith("-repartition")
+    """Return whether a topic is called as those are that an application writes and reads itself."""
+    beginning = f"{application_id}-"
+    return topic.startswith(beginning) and _REPARTITION.search(topic.removeprefix(beginning)) is not None
 
 
 def _by_name(partitions: Mapping[int, int]) -> dict[str, int]:

@@ -1,4 +1,7 @@
-"""Makes a state for a query to start from out of changelogs: shard n is what partition n restores to."""
+"""Makes a state for a query to start from out of changelogs: shard n is what partition n restores to.
+
+A program of several stages has a state for each. A store of which a later stage has a copy is restored in both.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,25 @@ from typing import Final
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.errors import TargetNotEmptyError
 from statestore.errors.new_state import KeyPlacementError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.making.new_state import NewState, OnEntries
-from statestore.recovery.making.placement import Placement
-from statestore.recovery.making.state_filling import ShardFilling, with_expiry_stores
-from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores
+from statestore.recovery.making.placement import Placement, record_keys
+from statestore.recovery.making.state_filling import FilledShard, ShardFilling, with_expiry_stores
+from statestore.recovery.metadata.state_metadata import (
+    METADATA_NAME,
+    ShardBy,
+    StateMetadata,
+    metadata_of_stores,
+    read_metadata,
+    stage_name,
+)
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.reading import ChangelogTopic, read_records
 from upgrade_tools.changelogs.restoring import RestoredStore, refuse_live_deleted, restore_store
+from upgrade_tools.changelogs.stage_logs import StageLogs
 from upgrade_tools.errors import ChangelogError
 
 RESTORING: Final = "restoring"
@@ -29,17 +41,17 @@ RESTORING: Final = "restoring"
 
 @dataclass(frozen=True)
 class MadeState:
-    """The state that was made."""
+    """The state of a stage that was made."""
 
     metadata: StateMetadata
     restored: dict[str, list[RestoredStore]]
     """The result for each store, by partition."""
 
 
-def make_state(
+def make_states(
     cluster: Cluster,
     application_id: str,
-    changelogs: Sequence[ChangelogTopic],
+    stages: Sequence[StageLogs],
     location: DurableLocation,
     *,
     shard_by: str,
@@ -47,27 +59,42 @@ def make_state(
     work_dir: str | None = None,
     expiry_headers: Mapping[str, str] | None = None,
     on_entries: OnEntries | None = None,
-) -> MadeState:
-    """Make in an empty location a state with a shard for each partition, and read it back.
+) -> list[MadeState]:
+    """Make in an empty location the states of a query's stages, with a shard for each partition, and read them back.
 
-    `shard_by` says how the query will place records: "key" needs every key to be where Kafka's partitioner places it.
-    `accept_deleted` is that of `restore_task_directory`. `work_dir` has room for one partition's stores, in a
-    temporary directory. `expiry_headers` says by which header the entries of a store expire. `on_entries` is told of
-    records, RESTORING, and of entries, CHECKING. Raises TargetNotEmptyError, ChangelogError, StateCheckError
-    and what restoring raises; then there is no state in the location.
+    `shard_by` says how the query will place records in the first stage: "key" needs every key to be where Kafka's
+    partitioner places it, as in all later ones. `accept_deleted` is that of `restore_task_directory`. `work_dir` has
+    room for one partition's stores, in a temporary directory. `expiry_headers` says by which header the entries of a
+    store expire. `on_entries` is told of records, RESTORING, and of entries, CHECKING. Raises TargetNotEmptyError,
+    ChangelogError, StateCheckError and what restoring raises; then there is no state in the location.
     """
-    specs = with_expiry_stores((changelog.spec for changelog in changelogs), expiry_headers or {})
-    metadata = metadata_of_stores(specs, len(changelogs[0].logs), shard_by)
-    made = NewState.claim(location, metadata, f"changelogs of {application_id}", work_dir=work_dir)
-    made = replace(made, expiry_headers=expiry_headers or {})
-    filling = made.filling()
-    source = _Changelogs(cluster, application_id, made, filling, accept_deleted, on_entries)
-    restored: dict[str, list[RestoredStore]] = {changelog.spec.name: [] for changelog in changelogs}
-    for partition in range(metadata.shards):
-        for changelog in changelogs:
-            restored[changelog.spec.name].append(source.read(changelog, partition))
-    made.complete(made.read_back(filling, on_entries))
-    return MadeState(metadata, restored)
+    claimed = []
+    for number, stage in enumerate(stages):
+        names = {spec.name for spec in stage.stage.stores}
+        headers = {store: header for store, header in (expiry_headers or {}).items() if store in names}
+        metadata = metadata_of_stores(
+            with_expiry_stores(stage.stage.stores, headers), stage.partitions, ShardBy.KEY.value if number else shard_by
+        )
+        room = _room(location, number, len(stages))
+        made = NewState.claim(room, metadata, f"changelogs of {application_id}", work_dir=work_dir)
+        claimed.append(replace(made, expiry_headers=headers))
+    filled = []
+    for made, stage in zip(claimed, stages, strict=True):
+        source = _Changelogs(cluster, application_id, made, stage, made.filling(), accept_deleted, on_entries)
+        filled.append(source.fill())
+    # As a query does, the first stage last: where there is a state of it, there are all.
+    for made, (shards, _) in reversed([*zip(claimed, filled, strict=True)]):
+        made.complete(shards)
+    return [MadeState(made.metadata, restored) for made, (_, restored) in zip(claimed, filled, strict=True)]
+
+
+def _room(location: DurableLocation, number: int, stages: int) -> DurableLocation:
+    """Return where the state of a stage goes. Raises TargetNotEmptyError if a state without stages is there."""
+    if stages == 1:
+        return location
+    if read_metadata(location) is not None:
+        raise TargetNotEmptyError(str(location), found=f"a state ({METADATA_NAME})")
+    return location.below(stage_name(number))
 
 
 @dataclass(frozen=True)
@@ -77,11 +104,23 @@ class _Changelogs:
     cluster: Cluster
     application_id: str
     made: NewState
+    source: StageLogs
     filling: ShardFilling
     accept_deleted: bool
     on_entries: OnEntries | None
 
-    def read(self, changelog: ChangelogTopic, partition: int) -> RestoredStore:
+    def fill(self) -> tuple[list[FilledShard], dict[str, list[RestoredStore]]]:
+        """Fill all shards and read them back; return what was written, and what each store was restored to."""
+        # The state itself records no topology: it is that of the first query.
+        metadata = replace(self.made.metadata, topology=self.source.stage.topology)
+        placement = Placement(metadata, metadata.shards, record_keys(metadata))
+        restored: dict[str, list[RestoredStore]] = {log.spec.name: [] for log in self.source.changelogs}
+        for partition in range(metadata.shards):
+            for changelog in self.source.changelogs:
+                restored[changelog.spec.name].append(self._read(changelog, partition, placement))
+        return self.made.read_back(self.filling, self.on_entries), restored
+
+    def _read(self, changelog: ChangelogTopic, partition: int, placement: Placement) -> RestoredStore:
         """Restore one store of a partition, and put what is in it into the shard."""
         spec, log = changelog.spec, changelog.logs[partition]
         on_records = None if self.on_entries is None else partial(self.on_entries, RESTORING)
@@ -94,20 +133,20 @@ class _Changelogs:
             if not self.accept_deleted:
                 refuse_live_deleted(spec, log, restored)
             for writes in logical_writes(spec, store, restored.stream_time_ms):
-                self._check_place(changelog.topic, spec, partition, writes)
+                _check_place(placement, changelog.topic, spec, partition, writes)
                 self.filling.put(partition, spec.name, writes)
             if restored.stream_time_ms != NO_STREAM_TIME:
                 self.filling.advance_stream_time(partition, spec.name, restored.stream_time_ms)
         return restored
 
-    def _check_place(self, topic: str, spec: StoreSpec, partition: int, writes: list[LogicalWrite]) -> None:
-        placement = Placement(self.made.metadata, self.made.metadata.shards, {})
-        try:
-            placement.check_new(spec, partition, writes)
-        except KeyPlacementError as cause:
-            raise ChangelogError(
-                topic,
-                f"the key 0x{cause.key} is in partition {partition}, and Kafka's partitioner would place it in "
-                f"{cause.expected_shard}: the store is not keyed like its records, or a custom partitioner has placed "
-                'them. Make the state with --shard-by partition, and start the query with shard_by="partition"',
-            ) from cause
+
+def _check_place(placement: Placement, topic: str, spec: StoreSpec, partition: int, writes: list[LogicalWrite]) -> None:
+    try:
+        placement.check_new(spec, partition, writes)
+    except KeyPlacementError as cause:
+        raise ChangelogError(
+            topic,
+            f"the key 0x{cause.key} is in partition {partition}, and Kafka's partitioner would place it in "
+            f"{cause.expected_shard}: the store is not keyed like its records, or a custom partitioner has placed "
+            'them. Make the state with --shard-by partition, and start the query with shard_by="partition"',
+        ) from cause

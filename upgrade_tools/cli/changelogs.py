@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.state_filling import with_expiry_stores
-from statestore.recovery.metadata.state_metadata import ShardBy
+from statestore.recovery.metadata.state_metadata import ShardBy, stage_name
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.option_groups import add_command
 from upgrade_tools.cli.printing.documents import Document
 from upgrade_tools.cli.printing.output import errors, phase_bars, print_json, progress_bar, results, say
+from upgrade_tools.states.program import Program
 from upgrade_tools.states.store_argument import parse_stores
 
 if TYPE_CHECKING:
@@ -52,6 +55,25 @@ Stores = Annotated[
         metavar="NAME:KIND[:OPTION=MS,...]",
         help="A store to restore, with its kind: totals:headers-kv, or visits:headers-window:window-size-ms=60000,"
         "retention-ms=3600000. Give it once for each store.",
+    ),
+]
+SomeStores = Annotated[
+    list[str],
+    typer.Option(
+        "--store",
+        metavar="NAME[:KIND[:OPTION=MS,...]]",
+        help="A store to restore: with --program its name, else with its kind, as totals:headers-kv, or "
+        "visits:headers-window:window-size-ms=60000,retention-ms=3600000. Give it once for each store.",
+    ),
+]
+ProgramOption = Annotated[
+    str | None,
+    typer.Option(
+        "--program",
+        metavar="MODULE:NAME",
+        help="The query's topology, or a function that returns it: it says which stage has which store, and its kind. "
+        "With it, --store names some of its stores (default: all).",
+        callback=o.not_empty,
     ),
 ]
 InputTopics = Annotated[
@@ -133,7 +155,8 @@ def to_state(
     servers: Servers,
     location: Annotated[str, typer.Argument(help="Path or URI of an empty location.", callback=o.not_empty)],
     application_id: ApplicationId,
-    store: Stores,
+    store: SomeStores = [],  # noqa: B006  # typer copies it
+    program: ProgramOption = None,
     shard_by: Annotated[ShardBy, typer.Option(help="How the query will place records: its shard_by.")] = ShardBy.KEY,
     input_topic: InputTopics = [],  # noqa: B006  # typer copies it
     transactional: Transactional = False,
@@ -143,35 +166,38 @@ def to_state(
     client_config: ClientConfig = None,
     as_json: o.JsonOption = False,
 ) -> None:
-    """Make a state that a query starts from, with a shard for each partition, and print where its input begins."""
-    specs, cluster = _specs(store), _cluster(servers, client_config)
-    expiry_headers = o.expiry_headers(expiry_header)
-    try:
-        with_expiry_stores(specs, expiry_headers)
-    except ValueError as cause:
-        raise typer.BadParameter(str(cause), param_hint="--expiry-header") from cause
-    from upgrade_tools.changelogs.reading import find_changelogs
-    from upgrade_tools.changelogs.to_state import RESTORING, make_state
+    """Make a state that a query starts from, with a shard for each partition, and print where its input begins.
 
-    changelogs = find_changelogs(cluster, application_id, specs, transactional=transactional)
-    begins = _starting_offsets(cluster, application_id, input_topic)
-    with phase_bars(None, {RESTORING: sum(changelog.span for changelog in changelogs)}) as on_entries:
-        made = make_state(
+    Of a program of several stages it makes the state of each.
+    """
+    moved, cluster = _program(program, store, expiry_header), _cluster(servers, client_config)
+    from upgrade_tools.changelogs.stage_logs import find_stage_logs, refuse_other_changelogs, repartition_topic
+    from upgrade_tools.changelogs.to_state import RESTORING, make_states
+
+    cluster.refuse_running(application_id)
+    own = [repartition_topic(application_id, topic) for topic in moved.repartition_topics]
+    if program is not None and not store:
+        refuse_other_changelogs(cluster, application_id, moved)
+    begins = _starting_offsets(cluster, application_id, input_topic or moved.input_topics, repartition_topics=own)
+    stages = find_stage_logs(cluster, application_id, moved, begins, transactional=transactional)
+    with phase_bars(None, {RESTORING: sum(stage.span for stage in stages)}) as on_entries:
+        made = make_states(
             cluster,
             application_id,
-            changelogs,
+            stages,
             DurableLocation(location),
             shard_by=shard_by.value,
             accept_deleted=accept_deleted,
             work_dir=work_dir,
-            expiry_headers=expiry_headers,
+            expiry_headers=moved.expiry_headers,
             on_entries=on_entries,
         )
+    restored = {name: stores for state in made for name, stores in state.restored.items()}
     document = {
         "location": location,
-        "stateId": made.metadata.state_id,
-        "shards": made.metadata.shards,
-        "stores": _stores(specs, made.restored),
+        "stateId": _of_stages([state.metadata.state_id for state in made]),
+        "shards": _of_stages([state.metadata.shards for state in made]),
+        "stores": _stores([*moved.stores.values()], restored),
     }
     _show(document, as_json, begins)
 
@@ -199,15 +225,14 @@ def emit(
 ) -> None:
     """Write a state to an application's changelog topics, from which it restores, and check what was written."""
     cluster = _cluster(servers, client_config)
-    from upgrade_tools.changelogs.emitting import Emission, logged_specs
+    from upgrade_tools.changelogs.emitting import Emission, logged_stores
 
-    state = o.state_at(where, committed, of_store, spans, subtopology=subtopology, work_dir=work_dir)
-    specs = logged_specs(state)
+    states = o.states_at_each_stage(where, committed, of_store, spans, subtopology=subtopology, work_dir=work_dir)
+    logged = logged_stores(states)
     with _progress(("checking", None), ("writing", None)) as (checked, advance):
-        emission = Emission(
-            state, cluster, application_id, partitions, append, transactional, work_dir, checked, advance
-        )
-        emitted = emission.run(specs)
+        emitted = Emission(
+            logged, cluster, application_id, partitions, append, transactional, work_dir, checked, advance
+        ).run()
     stores = [
         {"name": name, "topic": done.topic, "created": done.created, "entries": done.entries, "written": done.written}
         for name, done in emitted.stores.items()
@@ -252,6 +277,38 @@ def _specs(stores: Sequence[str]) -> list[StoreSpec]:
         raise typer.BadParameter(str(cause), param_hint="--store") from cause
 
 
+def _names(stores: Sequence[str]) -> list[str]:
+    """Return the names of some stores of a program, which says itself what they are."""
+    try:
+        arguments = parse_stores(stores)
+    except ValueError as cause:
+        raise typer.BadParameter(str(cause), param_hint="--store") from cause
+    if any(argument.says_more for argument in arguments):
+        raise typer.BadParameter("the program says what its stores are: name them only", param_hint="--store")
+    return [argument.name for argument in arguments]
+
+
+def _program(name: str | None, stores: Sequence[str], expiry_header: Sequence[str] | None) -> Program:
+    """Return the program that is to be moved, or one of which only stores are known."""
+    headers = o.expiry_headers(expiry_header)
+    if name is None:
+        if not stores:
+            raise typer.BadParameter("say with --program what the query runs, or name its stores with --store")
+        program = Program.of_stores(_specs(stores))
+    else:
+        names = _names(stores)
+        try:
+            program = Program.read(name)
+            program = program.with_stores(names) if names else program
+        except ValueError as cause:
+            raise typer.BadParameter(str(cause), param_hint="--program") from cause
+    try:
+        with_expiry_stores(program.stores.values(), {**program.expiry_headers, **headers})
+    except ValueError as cause:
+        raise typer.BadParameter(str(cause), param_hint="--expiry-header") from cause
+    return replace(program, expiry_headers={**program.expiry_headers, **headers})
+
+
 def _cluster(servers: str, client_config: str | None) -> Cluster:
     """Return the cluster. Its client is an extra, so modules that need it are imported only where they are used."""
     try:
@@ -283,11 +340,18 @@ def _progress(*steps: tuple[str, int | None]) -> Iterator[list[Callable[[int], N
 
 
 def _starting_offsets(
-    cluster: Cluster, application_id: str, topics: Sequence[str], *, goes_on_itself: bool = False
+    cluster: Cluster,
+    application_id: str,
+    topics: Sequence[str],
+    *,
+    repartition_topics: Sequence[str] = (),
+    goes_on_itself: bool = False,
 ) -> Offsets:
     from upgrade_tools.changelogs.group_offsets import starting_offsets
 
-    found = starting_offsets(cluster, application_id, topics, goes_on_itself=goes_on_itself)
+    found = starting_offsets(
+        cluster, application_id, topics, repartition_topics=repartition_topics, goes_on_itself=goes_on_itself
+    )
     if not found:
         begins = "its input begins at the earliest offsets. To print those, name the query's topics with --input-topic"
         say(errors(), f"{application_id} has committed no offsets: {begins}")
@@ -303,6 +367,11 @@ def _stores(specs: Sequence[StoreSpec], restored: dict[str, list[RestoredStore]]
         }
         for spec in specs
     ]
+
+
+def _of_stages(values: list[Any]) -> Any:
+    """Return the only value, or that of each stage by its name, as `stateful` takes it."""
+    return values[0] if len(values) == 1 else {stage_name(number): value for number, value in enumerate(values)}
 
 
 def _show(document: Document, as_json: bool, begins: Offsets | None) -> None:
@@ -322,7 +391,8 @@ def _show(document: Document, as_json: bool, begins: Offsets | None) -> None:
 
 def _facts(document: Document, left_out: str) -> str:
     """Return the fields of a document in a line, all but one."""
-    return ", ".join(f"{name} {value}" for name, value in document.items() if name != left_out)
+    shown = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in document.items()}
+    return ", ".join(f"{name} {value}" for name, value in shown.items() if name != left_out)
 
 
 def _json(begins: Offsets) -> str:

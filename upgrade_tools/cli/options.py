@@ -21,7 +21,7 @@ from statestore.recovery.location.schemes import problem_of_checkpoint
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, states_at
 from upgrade_tools.cli.option_groups import OptionGroup
 from upgrade_tools.errors import UnknownLayoutError
-from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.detection import open_state, open_states
 from upgrade_tools.states.state import State, StateOptions
 
 _WHAT = "What to read"
@@ -221,6 +221,16 @@ def state_at(path: str, committed: CommittedGroup, *groups: OptionGroup, **chose
         chosen.update(group.chosen())
     check_state_at(path, committed, **chosen)
     return open_state(path, StateOptions(pointers=committed.read(path), **chosen))
+
+
+def states_at_each_stage(path: str, committed: CommittedGroup, *groups: OptionGroup, **chosen: Any) -> list[State]:
+    """Return the states of a query's stages at a path or URI, or the one that is there; else as `state_at`."""
+    for group in groups:
+        chosen.update(group.chosen())
+    if committed.needs_spark:
+        _refuse_missing(path, str(committed.checkpoint))
+        open_states(path, StateOptions(**chosen))
+    return open_states(path, StateOptions(pointers=committed.read(path), **chosen))
 
 
 def check_state_at(path: str, committed: CommittedGroup, **chosen: Any) -> None:

@@ -13,7 +13,7 @@ from statestore.errors import FormatError
 from statestore.errors.new_state import DirectoryDamagedError, DirectoryNotAccessibleError
 from statestore.recovery.local.marker import files_digest, is_damaged, read_marker
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.metadata.state_metadata import state_with
+from statestore.recovery.metadata.state_metadata import state_with, states_at
 from upgrade_tools.errors import UnknownKindError, UnknownLayoutError
 from upgrade_tools.states.copy import CopyState
 from upgrade_tools.states.location import LocationState
@@ -48,6 +48,18 @@ def open_state(path: str, options: StateOptions | None = None) -> State:
     if state is not None:
         return LocationState(*state, options)
     raise UnknownLayoutError(path, found="nothing" if directory is None else _entries(directory))
+
+
+def open_states(path: str, options: StateOptions) -> list[State]:
+    """Return the states of a query's stages in their order; of anything else, or if a store is named, the one state.
+
+    Raises what `open_state` raises.
+    """
+    # A local directory without a stage is none of a query's.
+    stages = [] if options.store is not None else states_at(DurableLocation(path))
+    if len(stages) < 2:
+        return [open_state(path, options)]
+    return [LocationState(location, metadata, options) for location, metadata in stages]
 
 
 def _local_state(directory: Path, options: StateOptions) -> State | None:

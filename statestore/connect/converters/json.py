@@ -63,7 +63,7 @@ class JsonConverter(HeaderConverter):
         return ConfigDef(*super().config().properties, *_PROPERTIES)
 
     def configure(self, properties: Mapping[str, Any]) -> None:
-        """Read its properties. Raises ConfigException, and DataException if `schema.content` is no schema."""
+        """Read its properties. Raises ConfigException, and DataException if `schema.content` is not a schema."""
         super().configure(properties)
         for name in _NEVER_NULL:
             if self.settings[name] is None:

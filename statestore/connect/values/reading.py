@@ -324,7 +324,7 @@ def _temporal(text: str) -> SchemaAndValue | None:
 
 
 def _number(token: str) -> SchemaAndValue | None:
-    """Return a token as the smallest kind of number, integers before floats and decimals; None if it is no number."""
+    """Return a token as the smallest kind of number, integers before floats and decimals; None if it is not one."""
     if token.isdecimal() and token.isascii() and len(token) <= _DIGITS_OF_ALL_INT64:
         return _integer(int(token))
     try:

@@ -62,7 +62,7 @@ class StrictValues(Values):
         return None if value is None else exact_float(schema, value, Float64)
 
     def convert_to_decimal(self, schema: Schema | None, value: Any, scale: int) -> Decimal | None:
-        """Return a decimal of this scale. Raises NumberFormatException for a text that is no number."""
+        """Return a decimal of this scale. Raises NumberFormatException for a text that is not a number."""
         if value is None:
             return None
         if isinstance(value, bytes | bytearray | memoryview):

@@ -33,7 +33,7 @@ from statestore.format.values.passed_times import (
     encode_passed_times,
 )
 from statestore.headers.record_columns import RecordColumns
-from statestore.operators.keyed_state import KeyScope, MapState
+from statestore.operators.keyed_state import KeyedMap, KeyScope
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS, DUPLICATE_RECORDS, LATE_RECORDS
 from statestore.processor.processor import BatchProcessor
@@ -89,7 +89,7 @@ class Deduplicating(Planned[DeduplicationPlan]):
         self._closing = WindowClosing(time, self._plan.closes_after_ms)
         self._forgetting = WindowClosing(time, self._plan.lifetime_ms)
         self._scope: KeyScope[Any] = KeyScope(self._plan.key_serde, context)
-        self._passed: MapState[bytes, bytes] = MapState(
+        self._passed: KeyedMap[bytes, bytes] = KeyedMap(
             self._scope, context.state_store(self._plan.store), Serdes.bytes()
         )
 
@@ -163,7 +163,7 @@ class OfColumns:
     columns: tuple[str, ...]
 
     def __call__(self, record: Record[Any, Any]) -> bytes | None:
-        """Return the bytes. Raises InputError for a value that is no dict."""
+        """Return the bytes. Raises InputError for a value that is not a dict."""
         value = record.value
         if value is None:
             return None

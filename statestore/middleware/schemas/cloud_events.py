@@ -75,7 +75,7 @@ def event_of(record: Any) -> CloudEvent:
     It takes what has key, value and headers: records of interceptors, clients and processors. A key in UTF-8 is
     `partitionkey`, if no header says it.
 
-    Raises CloudEventRefusedError if the record is no event, and ExtraMissingError for want of cloudevents.
+    Raises CloudEventRefusedError if the record is not an event, and ExtraMissingError without cloudevents.
     """
     is_structured = _is_structured(record.headers)
     event = _structured_event(record.value) if is_structured else _binary_event(record.headers, record.value)
@@ -148,7 +148,7 @@ class CloudEvents(Application):
         topics: Collection[str] | None = None,
         required: bool = True,
     ) -> None:
-        """Raise ValueError for attributes that no event can have, and ExtraMissingError for want of cloudevents."""
+        """Raise ValueError for attributes that no event can have, and ExtraMissingError without cloudevents."""
         if (source is None) is not (type is None):
             raise ValueError("an event has a source and a type: give both, or none to send no events")
         self._attributes: Final[dict[str, _Attribute]] = {
@@ -383,7 +383,7 @@ def _are_binary_events(records: RecordColumns) -> bool:
 
 
 def _are_sound(attribute: str, values: pa.BinaryArray) -> bool:
-    """Return whether a column has attributes of a name as they should be. Raises ArrowInvalid for what is no UTF-8."""
+    """Return whether a column has attributes of a name as they should be. Raises ArrowInvalid for what is not UTF-8."""
     texts = values.cast(pa.string())
     if _any(pc.greater(pc.binary_length(values), _LONGEST_ATTRIBUTE)):
         return False

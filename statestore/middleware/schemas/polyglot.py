@@ -66,7 +66,7 @@ class Format:
     def avro(schema: str | dict[str, Any] | list[Any]) -> Format:
         """Return the format of values in Avro under one schema. For a registry's give its `avro_serde` instead.
 
-        Raises DataException if it is no schema, and ConfigException for want of fastavro.
+        Raises DataException if it is not a schema, and ConfigException without fastavro.
         """
         return Format(plain_avro_serde(schema))
 
@@ -74,7 +74,7 @@ class Format:
     def msgpack() -> Format:
         """Return the format of MessagePack, without its extension types, times among them; keys are text or bytes.
 
-        Raises ExtraMissingError for want of msgpack.
+        Raises ExtraMissingError without msgpack.
         """
         with extra("polyglot"):
             import msgpack  # noqa: F401
@@ -100,7 +100,7 @@ class Format:
     def standard() -> dict[str, Format]:
         """Return the formats that need no schema, under their content types; a dict of one's own, to add others to.
 
-        Raises ExtraMissingError for want of msgpack.
+        Raises ExtraMissingError without msgpack.
         """
         msgpack = Format.msgpack()
         return {

@@ -180,8 +180,8 @@ def delete_objects(location: str | Path | DurableLocation, before_ms: int, *, li
 
     It knows neither topics nor states: `live` are the claims that state holds, as bytes of the header, and `before_ms`
     is earlier than any record was sent that a topic had when they were gathered; claims of topics may be live instead.
-    Other files are left alone. Returns how many were deleted. Raises ClaimError, before any is, for what is no claim,
-    and LocationError.
+    Other files are left alone. Returns how many were deleted. Raises LocationError, and ClaimError for what is not a
+    claim, before any is deleted.
     """
     kept = {_Claim.of(claim).path for claim in live}
     opened = DurableLocation.of(location)

@@ -63,7 +63,7 @@ class CompactHeaders(Application):
         """Make one with ids, a HeaderRegistry or not, and the name of its header.
 
         In a configuration, `registry` is the path of a HeaderRegistry as JSON. Raises ValueError for an empty name, and
-        if a header of the registry has the id 0; for a configuration FormatError for what is no registry.
+        if a header of the registry has the id 0; for a configuration FormatError for what is not a registry.
         """
         if not header:
             raise ValueError("header must be the name of a header, got ''")

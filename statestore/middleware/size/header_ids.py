@@ -63,7 +63,7 @@ class HeaderRegistry(HeaderIds):
 
         Raises HeaderRangeError for ranges that overlap or are not public, for an id that lies in no range, or belongs
         to two names; ValueError for an id that has no 32 bits, and for names that are empty or longer than 1,000
-        characters; TypeError for one that is no str.
+        characters; TypeError for one that is not a str.
         """
         self.ranges: Final[Mapping[IdRange, str]] = {
             IdRange(*span): _name("an owner", owner) for span, owner in sorted((ranges or {}).items())

@@ -23,7 +23,7 @@ from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import restore_stored, split_stored
 
 _LOGGED_WRITE_BYTES: Final = DELETED_BYTES
-"""What a HeldWrite that is no stored bytes takes beside its header bytes and the stored ones."""
+"""What a HeldWrite that is not stored bytes takes beside its header bytes and the stored ones."""
 _WITH_HEADERS: Final = frozenset(known for known in StoreFormat if known.has_headers)
 
 

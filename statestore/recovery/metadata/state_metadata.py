@@ -163,7 +163,7 @@ def stage_name(number: int) -> str:
 
 
 def stage_of(location: str) -> str | None:
-    """Return the directory of a stage that a location is; None if it is no stage's."""
+    """Return the directory of a stage that a location is; None if it is not a stage's."""
     directory = location.rstrip("/").rpartition("/")[2]
     number = directory.rpartition("-")[2]
     return directory if number.isdecimal() and directory == stage_name(int(number)) else None

@@ -6,12 +6,13 @@ import importlib
 import io
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 
 _COMMAND = re.compile(r"^python -m (?P<rest>(?:.*\\\n)*.*)$", re.MULTILINE)
+_HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
 _MODULES = {"upgrade_tools": "upgrade_tools.cli.app", "statestore.spark": "statestore.spark.__main__"}
 
 
@@ -22,11 +23,14 @@ class PageCommands:
     page: Path
     words: Mapping[str, str]
     """What stands for words of the page: a word is replaced where it is an argument or a file."""
+    sections: Callable[[str], bool] = lambda heading: True
+    """Says by its heading whether commands of a section are meant; what is above all headings is one without."""
     left: list[list[str]] = field(init=False)
     """Those that were not run yet."""
 
     def __post_init__(self) -> None:
-        text = self.page.read_text(encoding="utf-8")
+        parts = ["", *_HEADING.split(self.page.read_text(encoding="utf-8"))]
+        text = "".join(text for heading, text in zip(parts[::2], parts[1::2], strict=True) if self.sections(heading))
         self.left = [shlex.split(found["rest"].replace("\\\n", " ")) for found in _COMMAND.finditer(text)]
 
     def run(self, *beginning: str) -> str:

@@ -13,8 +13,8 @@ import pytest
 from tests.support.golden.kafka_streams import Fixture
 from upgrade_tools.cli.app import main
 
-KEYED_BY_DATA: Final = ("changelogs", "position")
-"""Fields whose objects have topics and partitions for names."""
+KEYED_BY_DATA: Final = ("changelogs", "position", "shards", "stateId")
+"""Fields whose objects have topics, partitions or stages for names."""
 
 
 def document_in(printed: str) -> Any:

@@ -59,7 +59,7 @@ def avro_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> Avro
     """Return the schema of a text in JSON.
 
     `references` are names and texts of other schemas that it names, each after those that it names itself. Raises
-    DataException for what is no schema, too large, or too deep, and ConfigException if fastavro is not installed.
+    DataException for what is not a schema, too large, or too deep, and ConfigException if fastavro is not installed.
     """
     named: dict[str, Any] = {}
     for _, other in references:

@@ -50,7 +50,7 @@ class SchemaInterceptor(Application):
     ) -> None:
         """Take the schema of the values of each topic; `place` and `subject` are as for `avro_serde`.
 
-        Raises DataException if one is none, ConfigException for want of fastavro, and ValueError for the schema
+        Raises DataException if one is not a schema, ConfigException without fastavro, and ValueError for the schema
         "bytes", which nobody needs to write such values. In a configuration, `schemas` has topics and paths of files,
         as in `orders:/etc/schemas/order.avsc`, and `place` is "header", "prefix" or "md5".
         """

@@ -89,8 +89,8 @@ class SchemaRegistry(ABC):
     def get(self, schema_id: SchemaId) -> AvroSchema:
         """Return the schema with an id.
 
-        Raises SchemaNotFoundError if the registry has none, IncompatibleSchemaError if that is no schema of Avro that
-        can be read with, and RegistryUnavailableError.
+        Raises SchemaNotFoundError if the registry has none, IncompatibleSchemaError if Avro can't read with that, and
+        RegistryUnavailableError.
         """
         known = self._known()
         found: AvroSchema | None = known.schemas.find(schema_id)

@@ -40,7 +40,7 @@ def avro_serde(
     subject   what the schema is deposited for: a name, or what returns one for topic and full name of the schema, each
               of which may be None. None: "<topic>-value", "<topic>-key", and in stores, which have no topic, the name
 
-    Raises DataException if it is no schema, ConfigException for want of fastavro, ValueError for a key by IdPlace.MD5.
+    Raises DataException if it is not a schema, ConfigException without fastavro, ValueError for a key by IdPlace.MD5.
     Its functions raise SerializationError (SchemaRejectedError) and DeserializationError (SchemaIdError,
     SchemaNotFoundError, IncompatibleSchemaError), and RegistryUnavailableError: the query fails.
     """
@@ -108,7 +108,7 @@ def schema_text(schema: str | dict[str, Any] | list[Any]) -> str:
 def plain_avro_serde(schema: str | dict[str, Any] | list[Any]) -> Serde[Any]:
     """Return the serde of values in Avro's binary encoding and nothing else: what is read was written with the schema.
 
-    Records are dicts. Raises DataException if it is no schema, and ConfigException for want of fastavro.
+    Records are dicts. Raises DataException if it is not a schema, and ConfigException without fastavro.
     """
     made = AvroValues(schema_text(schema))
     return Serdes.of("avro", made.write, made.read)
