@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from confluent_kafka.cimpl import murmur2
 
+from statestore.format.keys.window_key import encode_window_key
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import states_at
-from tests.support.kafka.changelog_application import Application, Message, Refused
+from tests.support.kafka.changelog_application import COMPACT, WINDOWED, Application, Message, Refused
 from tests.support.tools.runs import Tools
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.states.program import Program
@@ -38,6 +40,7 @@ def joined_with_itself():
 
 nothing = None
 """
+PARTITIONS = {"plain": 2, "windows": 3, "versions": 1}
 KEYS = [b"a", b"b", b"c", b"d"]
 
 
@@ -109,6 +112,53 @@ def test_a_stage_without_stores_has_a_shard_for_each_partition_that_it_reads(cou
     assert to_state(counted, "--store", "counts") == 0
     stages = [metadata for _, metadata in states_at(DurableLocation(counted.target))]
     assert [(stage.shards, [spec.name for spec in stage.stores]) for stage in stages] == [(2, []), (3, ["counts"])]
+
+
+WINDOWS = "windows:headers-window:window-size-ms=10000,retention-ms=600000"
+VERSIONS = "versions:headers-versioned:retention-ms=600000"
+
+
+def send_everywhere(
+    application: Application, topic: str, partitions: int, messages: list[tuple[bytes, Message]]
+) -> None:
+    """Send messages to the partitions of the records' keys that come with them."""
+    for record_key, message in messages:
+        application.send(topic, [message], partition=murmur2(record_key, partitions))
+
+
+def test_stores_with_different_numbers_of_partitions_are_divided_and_put_together_again(
+    application: Application, refused: Refused, tools: Tools
+) -> None:
+    keys = [bytes([97 + number]) * (1 + number % 3) for number in range(24)]
+    configs = {"plain": COMPACT, "windows": WINDOWED, "versions": {**COMPACT, "min.compaction.lag.ms": "86400000"}}
+    plain, windows, versions = (application.topic(name, count, configs[name]) for name, count in PARTITIONS.items())
+    send_everywhere(application, plain, 2, [(key, Message(key, key, 5)) for key in keys])
+    starts_ms = [(int(time.time()) - number) * 1_000 // 10_000 * 10_000 for number in range(24)]
+    at = zip(keys, starts_ms, strict=True)
+    of_windows = [(key, Message(encode_window_key(key, ms), b"w", ms)) for key, ms in at]
+    send_everywhere(application, windows, 3, of_windows)
+    of_versions = [
+        (key, Message(key, value, starts_ms[0] + ms)) for key in keys for value, ms in ((b"1", 0), (b"2", 9))
+    ]
+    send_everywhere(application, versions, 1, of_versions)
+
+    stores, options = ("plain:headers-kv", WINDOWS, VERSIONS), ["--trust-keys", "--json"]
+    proof = "nothing proves that its keys are the keys of records"
+    assert refused(application.to_state(*stores), ExitCode.FOUND_PROBLEMS, proof, "--trust-keys")
+    assert application.to_state(*stores, options=options) == 0
+    ((_, state),) = states_at(DurableLocation(application.target))
+    assert state.shards == 6
+    found = tools("scan", application.target, "--store", "windows", "--json").document["entries"]
+    assert len({entry["key"] for entry in found}) == len(keys)
+
+    application.send(plain, [Message(b"a", b"changed", 9)], partition=murmur2(b"a", 2))
+    emit = ("changelog", "emit", application.target, application.servers, "--application-id", application.name)
+    emitted = tools(*emit, "--append", "--json").document["stores"]
+    assert [(store["name"], store["entries"], store["written"]) for store in emitted] == [
+        ("plain", len(keys), 1),
+        ("versions", 2 * len(keys), 0),
+        ("windows", len(keys), 0),
+    ]
 
 
 def test_what_is_left_in_a_repartition_topic(counted: Application, refused: Refused) -> None:

@@ -56,7 +56,7 @@ def restore(
 
 def records_of_state(task: Path, spec: StoreSpec) -> list[ChangelogRecord]:
     with open_state(str(task), StateOptions()).open(0, [spec]) as stores:
-        return list(StoreRecords(spec, stores["store"].bytes, -1))
+        return list(StoreRecords(spec, [stores["store"].bytes], -1))
 
 
 def put(key: bytes, value: bytes | None = b"v", timestamp_ms: int = 5, **headers: bytes) -> ChangelogRecord:
@@ -256,7 +256,7 @@ def test_what_a_state_needs_is_what_its_log_lacks(tmp_path: Path) -> None:
         open_state(str(tmp_path / "state" / "0_0"), StateOptions()).open(0, [KEY_VALUE]) as state,
         open_state(str(tmp_path / "log" / "0_0"), StateOptions()).open(0, [KEY_VALUE]) as log,
     ):
-        wanted, there = (StoreRecords(KEY_VALUE, opened["store"].bytes, -1) for opened in (state, log))
+        wanted, there = (StoreRecords(KEY_VALUE, [opened["store"].bytes], -1) for opened in (state, log))
         missing = list(missing_records(KEY_VALUE, differences(KEY_VALUE, wanted, there)))
         written = {record.key: record for record in missing}
         assert len(written) == len(missing)

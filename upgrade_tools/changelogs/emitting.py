@@ -15,6 +15,7 @@ from typing import NamedTuple
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.recovery.commit.changelog import ChangelogRecord, record_sizes
+from statestore.recovery.metadata.state_metadata import ShardBy
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
 from upgrade_tools.changelogs.reading import changelog_topic, read_log_ends, wrong_partitions
@@ -106,30 +107,40 @@ class Emission:
         found = self.cluster.topics()
         topics = {spec.name: self._topic(state, spec, found) for state, specs in self.stores for spec in specs}
         survey, notes = Survey(self._log, self.work_dir), []
-        for spec, part, opened in self._parts():
+        for topic, part, opened in self._parts(topics):
             wanted = _records_of(opened)
-            survey.see(topics[spec.name], part, wanted, _counted(wanted, self.on_checked))
-            if not opened.closed_cleanly:
+            survey.see(topic, part, wanted, _counted(wanted, self.on_checked))
+            if not all(store.closed_cleanly for store in opened):
                 notes.append(
-                    f"store {spec.name} of task {part} was not closed cleanly, so what was written may include changes "
-                    "that the application has not committed, and processes again: if it processes exactly once, do "
-                    "not start it on this, but emit a directory that was closed cleanly"
+                    f"store {topic.spec.name} of task {part} was not closed cleanly, so what was written may include "
+                    "changes that the application has not committed, and processes again: if it processes exactly "
+                    "once, do not start it on this, but emit a directory that was closed cleanly"
                 )
         for topic in topics.values():
             if not topic.is_there:
                 config = topic_config(topic.spec, survey.oldest_ms.get(topic.spec.name))
                 self.cluster.create_topic(topic.name, topic.partitions, config)
         stores = {name: EmittedStore(topic.name, created=not topic.is_there) for name, topic in topics.items()}
-        for spec, part, opened in self._parts():
-            self._write(topics[spec.name], stores[spec.name], part, _records_of(opened))
+        for topic, part, opened in self._parts(topics):
+            self._write(topic, stores[topic.spec.name], part, _records_of(opened))
         return Emitted(stores, tuple(notes))
 
-    def _parts(self) -> Iterator[tuple[StoreSpec, int, OpenStore]]:
+    def _parts(self, topics: Mapping[str, StoreTopic]) -> Iterator[tuple[StoreTopic, int, list[OpenStore]]]:
+        """Yield each partition of each topic, with the parts of the state that its store is in."""
         for state, specs in self.stores:
-            for part in state.parts if specs else ():
-                with state.open(part, specs) as stores:
-                    for spec in specs:
-                        yield spec, part, stores[spec.name]
+            # A task has one partition of each topic; a shard may have keys of a partition with others.
+            by_partitions: dict[int, list[StoreSpec]] = {}
+            for spec in specs:
+                by_partitions.setdefault(min(topics[spec.name].partitions, len(state.parts)), []).append(spec)
+            for partitions, together in by_partitions.items():
+                for number, partition in enumerate(state.parts[:partitions]):
+                    with ExitStack() as opening:
+                        opened = [
+                            opening.enter_context(state.open(part, together))
+                            for part in state.parts[number::partitions]
+                        ]
+                        for spec in together:
+                            yield topics[spec.name], partition, [stores[spec.name] for stores in opened]
 
     def _topic(self, state: State, spec: StoreSpec, found: Mapping[str, int]) -> StoreTopic:
         """Return the topic of a store, which exists and fits, or can be created."""
@@ -144,7 +155,8 @@ class Emission:
             )
         partitions = found.get(topic, self.partitions or len(parts))
         expected = len(parts) if has_all else max(partitions, max(parts) + 1)
-        if partitions != expected:
+        by_key = isinstance(state, LocationState) and state.metadata.shard_by == ShardBy.KEY.value
+        if partitions != expected and not (by_key and len(parts) % partitions == 0):
             raise wrong_partitions(topic, partitions, expected, state.path)
         if topic not in found:
             return StoreTopic(spec, topic, partitions)
@@ -210,8 +222,9 @@ def _refuse_unknown_retention(state: State, spec: StoreSpec) -> None:
         )
 
 
-def _records_of(opened: OpenStore) -> StoreRecords:
-    return StoreRecords(opened.spec, opened.bytes, opened.stream_time_ms)
+def _records_of(opened: Sequence[OpenStore]) -> StoreRecords:
+    stream_time_ms = max(store.stream_time_ms for store in opened)
+    return StoreRecords(opened[0].spec, [store.bytes for store in opened], stream_time_ms)
 
 
 def _counted(records: Iterable[ChangelogRecord], on_records: OnRecords | None) -> Iterator[ChangelogRecord]:

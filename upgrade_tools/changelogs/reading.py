@@ -53,7 +53,7 @@ def changelog_topic(application_id: str, store: str) -> str:
 def find_changelogs(
     cluster: Cluster, application_id: str, specs: Sequence[StoreSpec], *, transactional: bool = False
 ) -> list[ChangelogTopic]:
-    """Return the changelogs of stores of one task, whose logs are whole. Nobody may be writing to them.
+    """Return the changelogs of stores, whose logs are whole. Nobody may be writing to them.
 
     `transactional` says that transactions have left the gaps in logs that are not compacted.
 
@@ -61,19 +61,20 @@ def find_changelogs(
     ChangelogError for topics that do not fit.
     """
     cluster.refuse_running(application_id)
-    partitions = [cluster.partitions(changelog_topic(application_id, spec.name)) for spec in specs]
-    for spec, count in zip(specs, partitions, strict=True):
-        if count != partitions[0]:
-            raise wrong_partitions(
-                changelog_topic(application_id, spec.name),
-                count,
-                partitions[0],
-                changelog_topic(application_id, specs[0].name),
-            )
+    topics = {spec.name: changelog_topic(application_id, spec.name) for spec in specs}
+    partitions = {name: cluster.partitions(topic) for name, topic in topics.items()}
     return [
-        read_log_ends(cluster, spec, changelog_topic(application_id, spec.name), count, transactional=transactional)
-        for spec, count in zip(specs, partitions, strict=True)
+        read_log_ends(cluster, spec, topics[spec.name], partitions[spec.name], transactional=transactional)
+        for spec in specs
     ]
+
+
+def refuse_different_partitions(changelogs: Sequence[ChangelogTopic]) -> None:
+    """Raise ChangelogError unless these are changelogs of one task, which have as many partitions."""
+    for changelog in changelogs:
+        found, expected = len(changelog.logs), len(changelogs[0].logs)
+        if found != expected:
+            raise wrong_partitions(changelog.topic, found, expected, changelogs[0].topic)
 
 
 def wrong_partitions(topic: str, found: int, expected: int, of: str) -> ChangelogError:

@@ -31,7 +31,7 @@ class RestoredLog:
 
     def records(self) -> StoreRecords:
         """Return what it holds."""
-        return StoreRecords(self._spec, self._store, self._restorer.stream_time_ms)
+        return StoreRecords(self._spec, [self._store], self._restorer.stream_time_ms)
 
     def lacks(self, wanted: Iterable[ChangelogRecord]) -> Iterator[ChangelogRecord]:
         """Yield the records that the log needs to restore to what is wanted."""

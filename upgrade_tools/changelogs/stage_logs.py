@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import lcm
 
 from upgrade_tools.changelogs.cluster import Cluster, Offsets
 from upgrade_tools.changelogs.reading import ChangelogTopic, changelog_topic, find_changelogs
@@ -17,8 +18,9 @@ class StageLogs:
 
     stage: ProgramStage
     changelogs: Sequence[ChangelogTopic]
-    partitions: int
-    """How many each has; of a stage without stores, how many the topic with the most has that it reads."""
+    shards: int
+    """The least common multiple of their partitions: so each shard has keys of one partition. Of a stage without stores
+    it is how many partitions the topic with the most has that it reads."""
 
     @property
     def span(self) -> int:
@@ -37,9 +39,9 @@ def find_stage_logs(
     found = []
     for stage in program.stages:
         logs = find_changelogs(cluster, application_id, stage.stores, transactional=transactional)
-        counts = [len(log.logs) for log in logs[:1]]
-        counts = counts or [cluster.partitions(own.get(topic, topic)) for topic in stage.reads or begins]
-        found.append(StageLogs(stage, logs, max(counts, default=1)))
+        read = () if logs else [cluster.partitions(own.get(topic, topic)) for topic in stage.reads or begins]
+        shards = lcm(*(len(log.logs) for log in logs)) if logs else max(read, default=1)
+        found.append(StageLogs(stage, logs, shards))
     return found
 
 

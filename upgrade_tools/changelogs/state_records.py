@@ -14,7 +14,8 @@ begins at 1, unless the key has a version from 1 on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from heapq import merge
 from itertools import chain, groupby, pairwise
 from operator import itemgetter
@@ -35,47 +36,50 @@ EARLIEST_SENT_MS: Final = 1
 class StoreRecords:
     """The records that restore what is in a store, in its order; of a versioned store key by key, oldest first.
 
-    What has expired by the store's own time is left out: it would not be restored. `stream_time_ms` is that time, -1 if
-    it is not recorded. Can be iterated repeatedly. Iterating raises FormatError for bytes that are not
-    of the store's kind and format.
+    The store may be in several parts, each with keys of its own. What has expired by the store's own time is left out:
+    it would not be restored. `stream_time_ms` is that time, -1 if it is not recorded. Can be iterated repeatedly.
+    Iterating raises FormatError for bytes that are not of the store's kind and format.
     """
 
-    def __init__(self, spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> None:
+    def __init__(self, spec: StoreSpec, stores: Sequence[ByteStore], stream_time_ms: int) -> None:
         self.spec = spec
         self.layout = layout_of(spec)
         self.stream_time_ms = stream_time_ms
         self.first_visible_ms = 0
         """The first time of windows and sessions, and of the ends of versions, that reads show."""
-        self._store = store
+        self._stores = stores
         if spec.kind.is_segmented:
             if stream_time_ms < 0:
-                times_ms = (self.layout.put_time_ms(key, from_ms) for key, _, from_ms in self._writes())
+                writes = chain.from_iterable(map(self._writes, stores))
+                times_ms = (self.layout.put_time_ms(key, from_ms) for key, _, from_ms in writes)
                 self.stream_time_ms = max(times_ms, default=-1)
-            # Segments are dropped in memory; the store itself is not changed.
-            self._store = WriteSet(store)
-            segments = Segments(self._store, *spec.retention)
-            segments.advance(self.stream_time_ms)
-            self.first_visible_ms = segments.first_visible_ms
+            # Segments are dropped in memory; the stores themselves are not changed.
+            self._stores = [WriteSet(store) for store in stores]
+            for store in self._stores:
+                segments = Segments(store, *spec.retention)
+                segments.advance(self.stream_time_ms)
+                self.first_visible_ms = segments.first_visible_ms
 
     def __iter__(self) -> Iterator[ChangelogRecord]:
-        if self.layout.keeps_versions:
-            return self._versions()
-        return self._entries()
+        read = self._versions if self.layout.keeps_versions else self._entries
+        if len(self._stores) == 1:
+            return read(self._stores[0])
+        return merge(*map(read, self._stores), key=partial(_place, self.layout))
 
     def shows(self, record: ChangelogRecord) -> bool:
         """Return whether reads show a window or session; hidden ones are deleted with their whole segment."""
         return self.layout.put_time_ms(record.key) >= self.first_visible_ms
 
-    def _entries(self) -> Iterator[ChangelogRecord]:
+    def _entries(self, store: ByteStore) -> Iterator[ChangelogRecord]:
         spec = self.spec
-        for key, stored, _ in self._writes():
+        for key, stored, _ in self._writes(store):
             record = changelog_record(spec.format, key, stored, -1)
             yield record if record.timestamp_ms > 0 else record._replace(timestamp_ms=_stand_in_ms(self.layout, key))
 
-    def _versions(self) -> Iterator[ChangelogRecord]:
+    def _versions(self, store: ByteStore) -> Iterator[ChangelogRecord]:
         records = (
             changelog_record(self.spec.format, key, stored, valid_from_ms or 0)
-            for key, stored, valid_from_ms in self._writes()
+            for key, stored, valid_from_ms in self._writes(store)
         )
         # Those of a key are in order of time.
         for record, following in pairwise(chain(records, (None,))):
@@ -83,8 +87,8 @@ class StoreRecords:
             stand_in = record._replace(timestamp_ms=EARLIEST_SENT_MS)
             yield record if record.timestamp_ms > 0 or _is_version(following, stand_in) else stand_in
 
-    def _writes(self) -> Iterator[LogicalWrite]:
-        for writes in logical_writes(self.spec, self._store, self.stream_time_ms):
+    def _writes(self, store: ByteStore) -> Iterator[LogicalWrite]:
+        for writes in logical_writes(self.spec, store, self.stream_time_ms):
             yield from writes
 
 
@@ -127,7 +131,12 @@ def _tagged(
 ) -> Iterator[tuple[bytes, int, ChangelogRecord]]:
     layout = layout_of(spec)
     for record in records:
-        yield record.key if layout.keeps_versions else layout.physical_key(record.key), where, record
+        yield _place(layout, record), where, record
+
+
+def _place(layout: KindLayout, record: ChangelogRecord) -> bytes:
+    """Return what records are in the order of, as in a store."""
+    return record.key if layout.keeps_versions else layout.physical_key(record.key)
 
 
 def _is_version(record: ChangelogRecord | None, of: ChangelogRecord) -> bool:

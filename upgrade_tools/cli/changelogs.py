@@ -131,10 +131,11 @@ def restore(
     To go back to a store without headers, name an older kind than the store has now.
     """
     specs, cluster = _specs(store), _cluster(servers, client_config)
-    from upgrade_tools.changelogs.reading import find_changelogs
+    from upgrade_tools.changelogs.reading import find_changelogs, refuse_different_partitions
     from upgrade_tools.changelogs.to_directories import restore_directories
 
     changelogs = find_changelogs(cluster, application_id, specs, transactional=transactional)
+    refuse_different_partitions(changelogs)
     # Before the directories are made, as it may fail.
     begins = _starting_offsets(cluster, application_id, input_topic, goes_on_itself=True)
     with _progress(("restoring", sum(changelog.span for changelog in changelogs))) as (advance,):
@@ -162,13 +163,15 @@ def to_state(
     transactional: Transactional = False,
     accept_deleted: AcceptDeleted = False,
     expiry_header: o.ExpiryHeaderOption = None,
+    trust_keys: o.TrustKeysOption = False,
     work_dir: o.WorkDirOption = None,
     client_config: ClientConfig = None,
     as_json: o.JsonOption = False,
 ) -> None:
     """Make a state that a query starts from, with a shard for each partition, and print where its input begins.
 
-    Of a program of several stages it makes the state of each.
+    Of a program of several stages it makes the state of each. Where stores have different numbers of partitions, there
+    are as many shards as their least common multiple.
     """
     moved, cluster = _program(program, store, expiry_header), _cluster(servers, client_config)
     from upgrade_tools.changelogs.stage_logs import find_stage_logs, refuse_other_changelogs, repartition_topic
@@ -188,6 +191,7 @@ def to_state(
             DurableLocation(location),
             shard_by=shard_by.value,
             accept_deleted=accept_deleted,
+            trust_keys=trust_keys,
             work_dir=work_dir,
             expiry_headers=moved.expiry_headers,
             on_entries=on_entries,

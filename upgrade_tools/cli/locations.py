@@ -64,9 +64,7 @@ def rescale(
     shards: Annotated[int, typer.Option(min=1, help="The new number of shards.")],
     committed: o.CommittedGroup,
     work_dir: o.WorkDirOption = None,
-    trust_keys: Annotated[
-        bool, typer.Option("--trust-keys", help="Assume that stores are keyed like their records (one old shard).")
-    ] = False,
+    trust_keys: o.TrustKeysOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check where all entries belong, and write nothing.")
     ] = False,

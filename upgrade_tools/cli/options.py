@@ -131,6 +131,10 @@ ExpiryHeaderOption = Annotated[
         help=f"The header by which entries of a store expire, once for each store (default: {EXPIRY_HEADER}).",
     ),
 ]
+TrustKeysOption = Annotated[
+    bool,
+    typer.Option("--trust-keys", help="Assume that stores with one old shard, or partition, are keyed like records."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 

@@ -83,6 +83,19 @@ class Placement:
         found: list[int] = (hashes % self.shards).tolist()
         return found
 
+    def shards_of(self, shard: int) -> range:
+        """Return the new shards that get entries of an old one, if the new number is a multiple of the old one."""
+        if self.metadata.shard_by == "partition":
+            return range(shard, shard + 1)
+        return range(shard, self.shards, self.metadata.shards)
+
+    def by_shard(self, spec: StoreSpec, shard: int, writes: list[LogicalWrite]) -> dict[int, list[LogicalWrite]]:
+        """Return the entries of an old shard by their new one, each in their order. Raises as `new_shards` does."""
+        divided: dict[int, list[LogicalWrite]] = {}
+        for target, write in zip(self.new_shards(spec, shard, writes), writes, strict=True):
+            divided.setdefault(target, []).append(write)
+        return divided
+
     def check_new(self, spec: StoreSpec, shard: int, writes: list[LogicalWrite]) -> None:
         """Raise KeyPlacementError if an entry does not belong to the new shard that it was found in."""
         if self.metadata.shard_by != "partition" and not self.keeps_shards:

@@ -404,11 +404,7 @@ class _Move:
     def _read_store(self, spec: StoreSpec, batch: ShardBatch, part: Part, filling: ShardFilling) -> None:
         for chunk in self._writes(spec, batch):
             writes = part.of(chunk) if LAYOUTS[spec.kind].keeps_versions else self._shown(spec, batch, chunk)
-            by_shard: dict[int, list[LogicalWrite]] = {}
-            targets = self.placement.new_shards(spec, batch.pointer.shard, writes)
-            for target, write in zip(targets, writes, strict=True):
-                by_shard.setdefault(target, []).append(write)
-            for target, own_writes in by_shard.items():
+            for target, own_writes in self.placement.by_shard(spec, batch.pointer.shard, writes).items():
                 filling.put(target, spec.name, own_writes)
 
     def _shown(self, spec: StoreSpec, batch: ShardBatch, writes: list[LogicalWrite]) -> list[LogicalWrite]:
