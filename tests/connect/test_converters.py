@@ -15,7 +15,7 @@ from statestore import Headers
 from statestore.connect.config import ConfigDef, Property
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.json import JsonConverter
-from statestore.connect.converters.registry import header_converter
+from statestore.connect.converters.registry import _CONVERTERS, header_converter
 from statestore.connect.converters.simple import ByteArrayConverter, SimpleHeaderConverter, StringConverter
 from statestore.connect.headers import ConnectHeaders
 from statestore.connect.scalars import Instant, Int64
@@ -23,6 +23,7 @@ from statestore.connect.schema import Schema, SchemaAndValue, Struct, Type
 from statestore.connect.typed_headers import read_headers, write_headers
 from statestore.errors import ConfigException, ConnectException, DataException
 from statestore.errors.data import SerializationException
+from tests.support.documentation import ROOT
 
 
 class Upper(HeaderConverter):
@@ -463,3 +464,8 @@ def test_a_word_ends_where_jackson_ends_it(behind: str, encoding: str, is_read: 
     else:
         with pytest.raises(DataException, match="word"):
             converter.to_connect_header("t", "h", content)
+
+
+def test_the_page_has_every_converter() -> None:
+    page = (ROOT / "docs/typed-headers.md").read_text(encoding="utf-8")
+    assert [name for name in _CONVERTERS if f"| `{name.removeprefix('statestore.connect.')}` |" not in page] == []
