@@ -7,7 +7,6 @@ import re
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.errors import (
     CheckpointBehindError,
     LocalDirectoryError,
@@ -40,7 +39,7 @@ from statestore.recovery.location.shard_files import (
 )
 from statestore.recovery.making.rescale import RescaleReport
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHED_NAME, StateMetadata, read_metadata
-from tests.simulation.workload import SPECS, Reference, differences, live
+from tests.simulation.workload import Reference, differences
 from tests.support.recovery import MAX_BYTES
 
 if TYPE_CHECKING:
@@ -185,21 +184,14 @@ class Oracle:
             self._unexplained(who, failure)
             return
         stream_time_ms, times_ms = tool.expected_pointer(shard)
-        wrong = list(tool.differences(shard, found, pointer.store_times_ms))
+        workload = self.site.workload
+        wrong = list(workload.rescaled_differences(tool, shard, found, pointer.store_times_ms))
         if (pointer.stream_time_ms, dict(pointer.store_times_ms)) != (stream_time_ms, times_ms):
             wrong.append(f"times: expected {stream_time_ms} and {times_ms}, found {pointer}")
         if wrong:
             shown = "\n  ".join(wrong[:_SHOWN])
             self._fail(f"wrong content: {who}:\n  {shown}")
-        began = Reference(
-            self.site.workload,
-            shard,
-            made.shards,
-            ("rescaled",) * pointer.version,
-            live(found, times_ms),
-            times_ms,
-            stream_time_ms,
-        )
+        began = workload.adopted(pointer, made.shards, workload.shown(found, times_ms))
         self.roots[made.state_id, shard] = began
         self.site.initial[shard] = pointer
         if pointer.head:
@@ -212,9 +204,7 @@ class Oracle:
         if there is None or (there.state_id, there.shards) != (report.state_id, report.shards):
             self._fail(f"{tool.name} says that it has made state {report.state_id}, and there is {there}")
         for name, told in report.stores.items():
-            if SPECS[name].kind is StoreKind.VERSIONED:
-                continue
-            expected = tuple(tool.entries(name, shard) for shard in range(tool.shards))
+            expected = self.site.workload.rescaled_entries(tool, name, told.entries)
             if told.entries != expected:
                 self._fail(f"{tool.name} says that {name} has {told.entries} entries, and {expected} it must be")
 

@@ -80,6 +80,11 @@ class Plan:
     """How many shards each stage has behind the first one; of the others all hold for the first."""
     decisions: tuple[Decision, ...] | None = None
 
+    @property
+    def stages(self) -> int:
+        """How many stages the query has."""
+        return 1 + len(self.later_shards)
+
     def recovery(self) -> RecoveryOptions:
         """Return the options that queries are started with."""
         return RecoveryOptions(

@@ -17,6 +17,7 @@ from statestore.errors.state import DurableFileMissingError, LocationNotWritable
 from statestore.format.keys.window_key import SESSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.making.placement import record_keys
 from statestore.recovery.making.rescale import RescaleReport, committed_pointers, rescale, state_to_rescale
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.simulation.scheduler import Actor, Process
@@ -38,7 +39,7 @@ class Rescaling:
 
     def __init__(self, world: World, checkpoint: Checkpoint, batch: int, target: Site, shards: int) -> None:
         self.world = world
-        self.source = checkpoint.site
+        self.source = checkpoint.sites[target.stage]
         self.target = target
         self.checkpoint = checkpoint
         self.batch = batch
@@ -83,13 +84,14 @@ class Rescaling:
             self.checkpoint.recorded[self.source].pointer(shard, self.batch) for shard in range(self.source.shards)
         ]
         known = [CommitPointer.from_json(text) for text in recorded if text is not None]
-        self.pointers = committed_pointers(source, state_to_rescale(source), known, complete=True)
+        metadata = state_to_rescale(source)
+        self.pointers = committed_pointers(source, metadata, known, complete=True)
         self.report = rescale(
             source,
             target,
             shards=self.shards,
             pointers=self.pointers,
-            key_of={},
+            key_of=record_keys(metadata),
             trust_keys=True,
             work_dir=str(self.work_dir),
             memory_bytes=1 if self.world.plan.seed % 3 == 0 else 1 << 20,
@@ -110,9 +112,9 @@ class Rescaling:
         hashes = [number for number in range(old * self.shards) if number % self.shards == shard]
         sources = [self.pointers[number] for number in sorted({number % old for number in hashes})]
         times_ms: dict[str, int] = {}
-        for name in self.world.plan.stores:
+        for name, kind in ((spec.name, spec.kind) for spec in self.source.workload.specs):
             found = [pointer.store_times_ms.get(name, -1) for pointer in sources]
-            if SPECS[name].kind is StoreKind.VERSIONED:
+            if kind is StoreKind.VERSIONED:
                 found = [time_ms for time_ms in found if time_ms >= 0]
             if min(found, default=-1) >= 0:
                 times_ms[name] = min(found)

@@ -88,6 +88,8 @@ class Checkpoint:
     """What each batch reads."""
     committed: int = 0
     recorded: dict[Site, Recorded] = field(default_factory=dict)
+    model: Any = None
+    """What the program had made of all that came before its first batch, of several stages."""
     too_old: bool = False
     """Whether it was already behind what is retained when it was copied."""
 
@@ -102,7 +104,9 @@ class Checkpoint:
     def copy(self, name: str, committed: int) -> Checkpoint:
         """Return a copy as of a batch; what was planned after it is not in it."""
         recorded = {site: there.copy(committed) for site, there in self.recorded.items()}
-        return Checkpoint(name, self.query_id, self.sites, self.began, self.planned[:committed], committed, recorded)
+        return Checkpoint(
+            name, self.query_id, self.sites, self.began, self.planned[:committed], committed, recorded, self.model
+        )
 
     def history(self, site: Site, shard: int) -> list[tuple[str, Any]]:
         """Return the batches that were committed, and what each has put out of a shard."""
@@ -156,13 +160,10 @@ class Start:
     accept_change: bool = False
 
 
-def topology(changes: int) -> tuple[dict[str, Any], ...]:
+def topology(nodes: tuple[dict[str, Any], ...], changes: int) -> tuple[dict[str, Any], ...]:
     """Return the nodes of the query after so many changes."""
-    added = (f"p{number}" for number in range(changes))
-    return (
-        {"name": "source", "type": "source"},
-        *({"name": name, "type": "processor", "parents": ["source"]} for name in ("p", *added)),
-    )
+    added = ({"name": f"p{number}", "type": "processor", "parents": [nodes[0]["name"]]} for number in range(changes))
+    return (*nodes, *added)
 
 
 class Driver:
@@ -233,7 +234,7 @@ class Driver:
             "key",
             routing_numbers(shards, 1),
             site.workload.specs,
-            topology(self.start.topology),
+            topology(site.workload.nodes, self.start.topology),
         )
 
     def _batch(self) -> None:

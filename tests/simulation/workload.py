@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from statestore import Headers, Serdes, StoreBuilder, Stores, ValueTimestampHeaders, Windowed
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.kinds.segments import Segments, segment_of
-from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import flush_stores
 from statestore.recovery.commit.pointer import CommitPointer
@@ -23,6 +23,7 @@ from statestore.recovery.commit.pointer_fields import BatchEnd
 from statestore.recovery.shard_batch import ShardedState
 
 if TYPE_CHECKING:
+    from tests.simulation.rescaling import Rescaling
     from tests.simulation.spark import Attempt
 
 BATCH_MS = 25
@@ -163,6 +164,28 @@ class Workload:
     def after(self, before: Reference, attempt: Attempt) -> Reference:
         """Return what a shard must hold after an attempt."""
         return before.after(attempt.batch, attempt.variant)
+
+    @property
+    def nodes(self) -> tuple[dict[str, Any], ...]:
+        """The nodes of the query."""
+        return {"name": "source", "type": "source"}, {"name": "p", "type": "processor", "parents": ["source"]}
+
+    def adopted(self, pointer: CommitPointer, shards: int, found: Mapping[str, Mapping[bytes, Any]]) -> Reference:
+        """Return what a shard that a tool has made begins with, which was found in it."""
+        chain = ("rescaled",) * pointer.version
+        return Reference(self, pointer.shard, shards, chain, found, pointer.store_times_ms, pointer.stream_time_ms)
+
+    def rescaled_differences(
+        self, tool: Rescaling, shard: int, found: Content, times_ms: Mapping[str, int]
+    ) -> Iterator[str]:
+        """Yield in words what is wrong with the content of a shard that a tool has made."""
+        return tool.differences(shard, found, times_ms)
+
+    def rescaled_entries(self, tool: Rescaling, name: str, told: tuple[int, ...]) -> tuple[int, ...]:
+        """Return how many entries of a store each shard must have that a tool has made."""
+        if SPECS[name].kind is StoreKind.VERSIONED:
+            return told
+        return tuple(tool.entries(name, shard) for shard in range(tool.shards))
 
     def shown(self, content: Content, times_ms: Mapping[str, int]) -> Mapping[str, Mapping[bytes, Any]]:
         """Return what is compared of the bytes of stores."""

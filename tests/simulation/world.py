@@ -29,6 +29,7 @@ from tests.simulation.remote import ROOT, Remote, SimulatedLocalLocation, Simula
 from tests.simulation.rescaling import Rescaling
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.spark import Checkpoint, Driver, Start, ends_for_good
+from tests.simulation.stages.workload import model_after
 from tests.simulation.substitutes import substituted
 from tests.simulation.workloads import workloads
 
@@ -102,6 +103,12 @@ class Site:
         """Those that make a state here."""
         return [tool for tool in self.world.rescalings if tool.target is self]
 
+    @property
+    def is_state(self) -> bool:
+        """Whether there is a state."""
+        with self.world.scheduler.silence():
+            return read_metadata(self.location()) is not None
+
     def location(self) -> DurableLocation:
         """Return the durable location, as a process that opens it has it."""
         location = self.world.location(self.number)
@@ -138,13 +145,14 @@ class World:
         if plan.location == "disk":
             (home / ROOT).mkdir()
 
-    def site(self, number: int, shards: int = 1) -> Site:
-        """Return a location; one that was not named before is empty."""
-        while len(self.sites) <= number:
-            self.sites.append(Site(self, len(self.sites), shards))
+    def sites_of(self, number: int, shards: int = 1) -> list[Site]:
+        """Return a query's location, that of each stage; one that was not named before is empty."""
+        while self.sites[-1].number < number:
+            new = self.sites[-1].number + 1
+            self.sites += [Site(self, new, shards, stage) for stage in range(self.plan.stages)]
             if self.plan.location == "disk":
-                (self.home / f"{ROOT}{number}").mkdir()
-        return self.sites[number]
+                (self.home / f"{ROOT}{new}").mkdir()
+        return [site for site in self.sites if site.number == number]
 
     def root(self, number: int) -> str:
         """Return the directory of a query's state."""
@@ -241,12 +249,11 @@ class World:
         elif step.do == "foreign":
             self._run(Start(self._new_query(self.sites[0]), step.batches, topology=self.topology), step.wait)
         elif step.do == "rescale":
-            target = self.site(step.target, step.amount)
-            checkpoint = self._checkpoint(step.checkpoint)
-            self._rescale(checkpoint, max(1, checkpoint.committed - step.batches), target, step.amount, step.wait)
+            self._rescale_stages(step)
         elif step.do == "begin":
-            site = self.site(step.target)
-            self._run(Start(self._new_query(site), step.batches, topology=self.topology), step.wait)
+            sites = self.sites_of(step.target)
+            if len(sites) == 1 or all(site.is_state for site in sites):
+                self._run(Start(self._new_query(sites[0]), step.batches, topology=self.topology), step.wait)
         elif step.do == "reshard":
             self._run(Start(self._checkpoint(step.checkpoint), step.batches, shards=self.plan.shards + 1), step.wait)
         elif step.do == "copy":
@@ -267,21 +274,34 @@ class World:
                 else:
                     machine.lose_unsynced(step.amount)
 
+    def _rescale_stages(self, step: Step) -> None:
+        """Rescale: of several stages one, and the others get as many shards as they had, as of the same batch."""
+        targets, checkpoint = self.sites_of(step.target, step.amount), self._checkpoint(step.checkpoint)
+        if len(targets) > 1 and not checkpoint.committed:
+            return
+        batch = max(1, checkpoint.committed - step.batches)
+        for target in targets:
+            is_other = target.stage == step.target % len(targets)
+            shards = step.amount if is_other else checkpoint.sites[target.stage].shards
+            self._rescale(checkpoint, batch, target, shards, step.wait)
+
     def _new_query(self, site: Site) -> Checkpoint:
         number = len(self.checkpoints)
         of = [tool.checkpoint for tool in site.rescalings]
         began = max((checkpoint.committed + checkpoint.began for checkpoint in of), default=0)
-        sites = tuple(other for other in self.sites if other.number == site.number)
+        sites = tuple(self.sites_of(site.number))
         self.checkpoints.append(Checkpoint(f"c{number}", f"query-{number}", sites, began))
+        if len(sites) > 1 and site.rescalings:
+            self.checkpoints[-1].model = model_after(site.rescalings[-1].checkpoint, site.rescalings[-1].batch)
         return self.checkpoints[-1]
 
     def _rescale(self, checkpoint: Checkpoint, batch: int, target: Site, shards: int, wait: bool) -> Rescaling | None:
         """Rescale, and do it again if it failed; return what did it last."""
         tool = None
         for _ in range(_RESTARTS):
-            if checkpoint.site is target or not any(
-                checkpoint.recorded[checkpoint.site].pointer(shard, batch) for shard in range(checkpoint.site.shards)
-            ):
+            source = checkpoint.sites[target.stage]
+            recorded = checkpoint.recorded[source]
+            if source is target or not any(recorded.pointer(shard, batch) for shard in range(source.shards)):
                 break  # there is nothing to rescale
             tool = Rescaling(self, checkpoint, batch, target, shards)
             self.rescalings.append(tool)
@@ -323,25 +343,26 @@ class World:
     # What must be true in the end.
 
     def _finish(self) -> None:
-        for site in self.sites:
-            if site.rescalings:
-                self._finish_rescaling(site)
-            if site.checkpoints and site.stage == 0:
-                self._finish_queries(site)
+        for number in range(self.sites[-1].number + 1):
+            sites = self.sites_of(number)
+            for site in sites:
+                if site.rescalings:
+                    self._finish_rescaling(site)
+            if sites[0].checkpoints:
+                self._finish_queries(sites[0])
 
     def _finish_rescaling(self, site: Site) -> None:
         """See that without faults what rescalings have begun becomes a state, and that a query can go on from it."""
-        with self.scheduler.silence():
-            is_state = read_metadata(site.location()) is not None
-        if not is_state and not site.drivers:
+        if not site.is_state and not site.drivers:
             self._remove_turns(site)
             last = site.rescalings[-1]
-            tool = self._rescale(last.checkpoint, last.checkpoint.committed, site, last.shards, wait=True)
+            batch = last.checkpoint.committed if self.plan.stages == 1 else last.batch
+            tool = self._rescale(last.checkpoint, batch, site, last.shards, wait=True)
             if tool is None or tool.report is None:
                 if tool is not None and not isinstance(tool.failure, DurableFileMissingError):
                     self.scheduler.fail(f"the last rescaling, without faults, failed: {tool.failure!r}")
                 return  # it was judged: the source is given up
-        if not site.checkpoints:
+        if not site.checkpoints and all(other.is_state for other in self.sites_of(site.number)):
             self._new_query(site)
 
     def _finish_queries(self, site: Site) -> None:

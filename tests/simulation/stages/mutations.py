@@ -71,6 +71,13 @@ STAGE_MUTATIONS: Final = (
         "in reversed(asked)\n    ]\n    return agreed[::-1]",
         "in asked\n    ]\n    return agreed",
     ),
+    Mutation(
+        "where subscriptions have their keys is not known",
+        "making.placement",
+        "record_keys",
+        "if key_of_entry is not None:",
+        "if False:",
+    ),
 )
 
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tests.simulation.plan import Plan, draw_story
+from tests.simulation.plan import Plan, Step, draw_story
 from tests.simulation.stages.program import STORES, stages
 
 
@@ -20,7 +20,7 @@ class StagedPlan(Plan):
         rng = random.Random(f"stages {seed}")
         stores = rng.choice((*STORES, STORES[-1]))
         overwrites = rng.random() < 0.5
-        return cls(
+        drawn = cls(
             seed,
             rng.choice((1, 2, 2, 3)),
             stores,
@@ -37,6 +37,7 @@ class StagedPlan(Plan):
             keys=rng.choice((2, 4, 8)),
             later_shards=tuple(rng.choice((1, 2, 3)) for _ in stages(stores)[1:]),
         )
+        return replace(drawn, story=_rescale_story(rng)) if rng.random() < 0.12 else drawn
 
     def simpler(self) -> Iterator[Plan]:
         """Yield plans with one thing less, of the same program."""
@@ -44,3 +45,17 @@ class StagedPlan(Plan):
         for number, shards in enumerate(self.later_shards):
             if shards > 1:
                 yield replace(self, later_shards=(*self.later_shards[:number], 1, *self.later_shards[number + 1 :]))
+
+
+def _rescale_story(rng: random.Random) -> tuple[Step, ...]:
+    """Return a story of queries whose states are rescaled, all stages as of one batch, while the query may go on."""
+    steps = [Step("run", 0, rng.choice((1, 2, 3)))]
+    for target in range(1, rng.choice((2, 2, 3))):
+        if rng.random() < 0.3:
+            steps.append(Step("run", target - 1, rng.choice((1, 2)), wait=False))
+        back, shards = rng.choice((0, 0, 1)), rng.choice((1, 2, 3, 4))
+        steps.append(Step("rescale", target - 1, back, amount=shards, target=target))
+        if rng.random() < 0.3:
+            steps.append(Step(rng.choice(("power", "lose")), amount=rng.randrange(999)))
+        steps.append(Step("begin", 0, rng.choice((1, 2, 3)), wait=rng.random() < 0.8, target=target))
+    return tuple(steps)

@@ -169,14 +169,18 @@ class Model:
             if SUBSCRIPTIONS in name:
                 found[name] = {key: one for key, one in self.subscriptions.items() if place(key[4:6], shards) == shard}
             else:
-                held: Mapping[bytes, int] = getattr(self, name)
-                found[name] = {key: value for key, value in held.items() if place(key, shards) == shard}
+                found[name] = _of_shard(getattr(self, name), shard, shards)
         return found
 
-    def wrong_output(self, put_out: Sequence[tuple[str, bytes, int | None]], shard: int, shards: int) -> str | None:
-        """Return what is wrong with all that sinks were sent through a shard of the last stage; None if nothing is."""
-        last: dict[str, dict[bytes, int]] = {GROUPS: {}, JOINED: {}}
-        seen: dict[bytes, tuple[int, ...]] = {}
+    def wrong_output(
+        self, put_out: Sequence[tuple[str, bytes, int | None]], began: Model, shard: int, shards: int
+    ) -> str | None:
+        """Return what is wrong with all that sinks were sent through a shard of the last stage, since a query `began`.
+
+        None if nothing is.
+        """
+        last = {GROUPS: began.groups, JOINED: began.joined}
+        seen = dict(began.seen)
         for topic, key, value in put_out:
             if topic in last:
                 _put(last[topic], key, value)
@@ -184,8 +188,8 @@ class Model:
                 seen[key] = (*seen.get(key, ()), value)
         expected: dict[str, Any] = {TOTALS: self.seen, GROUPS: self.groups, JOINED: self.joined}
         for topic, found in ((TOTALS, seen), (GROUPS, _without_nothing(last[GROUPS])), (JOINED, last[JOINED])):
-            wanted = {key: value for key, value in expected[topic].items() if place(key, shards) == shard}
-            if found != wanted:
+            wanted = _of_shard(expected[topic], shard, shards)
+            if _of_shard(found, shard, shards) != wanted:
                 return f"{topic}: expected {wanted}, found {found}"
         return None
 
@@ -201,6 +205,10 @@ def shown(name: str, pairs: Mapping[bytes, bytes]) -> dict[bytes, int]:
 def _without_nothing(sums: Mapping[bytes, int]) -> dict[bytes, int]:
     """Return sums without those of 0: whether they are kept depends on what came in between."""
     return {key: value for key, value in sums.items() if value}
+
+
+def _of_shard(table: Mapping[bytes, Any], shard: int, shards: int) -> dict[bytes, Any]:
+    return {key: value for key, value in table.items() if place(key, shards) == shard}
 
 
 def _put(table: dict[bytes, int], key: bytes, value: int | None) -> None:

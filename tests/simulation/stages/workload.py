@@ -26,11 +26,12 @@ from statestore.spark.shards.lanes import Lanes, lane_of
 from statestore.spark.shards.pack import Pack, rows_of
 from statestore.spark.shards.shard_call import ShardCall
 from tests.simulation.plan import Plan
-from tests.simulation.stages.program import Model, given, shown, stages
-from tests.simulation.workload import BATCH_MS, Content, Workload, batch_number
+from tests.simulation.stages.program import GROUPS, Model, given, shown, stages
+from tests.simulation.workload import BATCH_MS, Content, Workload, batch_number, differences
 
 if TYPE_CHECKING:
-    from tests.simulation.spark import Attempt
+    from tests.simulation.rescaling import Rescaling
+    from tests.simulation.spark import Attempt, Checkpoint
 
 _MEMORY_BYTES = 1 << 20
 
@@ -48,12 +49,14 @@ class Sent(NamedTuple):
 class Outputs(NamedTuple):
     """What an attempt has come to."""
 
+    began: Model
+    """What the program had made of all that came before the query began."""
     model: Model
-    """What the program has made of all that came, as far as the attempt knows of it."""
+    """What it has made by now, as far as the attempt knows of it."""
     sent: tuple[Sent, ...]
     packed: Mapping[int, Sequence[bytes]]
     """Blobs for shards of the next stage."""
-    put_out: tuple[tuple[str, bytes, int | None], ...]
+    put_out: tuple[tuple[str, bytes, int | None], ...] = ()
     """What sinks were sent, of the last stage."""
 
 
@@ -71,8 +74,6 @@ class StagedWorkload(Workload):
     """One stage of a program."""
 
     number: int = 0
-    shards: tuple[int, ...] = ()
-    """Of all stages."""
     known: dict[Any, tuple[Sent, ...]] = field(default_factory=dict)
     """What was sent by who did the same before."""
 
@@ -91,7 +92,7 @@ class StagedWorkload(Workload):
 
     @property
     def is_last(self) -> bool:
-        return self.number == len(self.shards) - 1
+        return self.number == len(stages(self.stores)) - 1
 
     @property
     def specs(self) -> tuple[StoreSpec, ...]:
@@ -105,26 +106,45 @@ class StagedWorkload(Workload):
         return []  # whether there are any is not known before the stage above is done
 
     def reference(self, shard: int, shards: int) -> StagedReference:  # type: ignore[override]
-        return StagedReference(self._content(Model(), shard))
+        return StagedReference(self.content(Model(), shard, shards))
 
     def after(self, before: StagedReference, attempt: Attempt) -> StagedReference:  # type: ignore[override]
-        content = self._content(self._model(attempt), attempt.task.shard)
+        content = self.content(self._model(attempt), attempt.task.shard, attempt.site.shards)
         return StagedReference(content, (*before.chain, attempt.batch))
 
     def shown(self, content: Content, times_ms: Mapping[str, int]) -> Mapping[str, Mapping[bytes, Any]]:
         return {name: shown(name, pairs) for name, pairs in content.items()}
 
+    @property
+    def nodes(self) -> tuple[dict[str, Any], ...]:
+        return tuple(self.stage.topology.to_json())
+
+    def adopted(  # type: ignore[override]
+        self, pointer: CommitPointer, shards: int, found: Mapping[str, Mapping[bytes, Any]]
+    ) -> StagedReference:
+        return StagedReference(found, ("rescaled",) * pointer.version, pointer.store_times_ms)
+
+    def rescaled_differences(self, tool: Rescaling, shard: int, found: Content, times_ms: Mapping[str, int]) -> Any:
+        model = model_after(tool.checkpoint, tool.batch)
+        return differences(self.content(model, shard, tool.shards), self.shown(found, times_ms))
+
+    def rescaled_entries(self, tool: Rescaling, name: str, told: tuple[int, ...]) -> tuple[int, ...]:
+        if name == GROUPS:  # sums of 0 may be kept
+            return told
+        model = model_after(tool.checkpoint, tool.batch)
+        return tuple(len(self.content(model, shard, tool.shards)[name]) for shard in range(tool.shards))
+
     def do(self, attempt: Attempt, state: ShardedState) -> tuple[CommitPointer, Outputs]:
         site, shard, driver = attempt.site, attempt.task.shard, attempt.driver
         reference = site.oracle.reference(attempt.pointer)
-        before = self._content(self._before(attempt), shard)
+        before = self.content(_before(attempt), shard, site.shards)
         if reference is not None and reference.content != before:
             driver.world.scheduler.fail(
                 f"stages apart: {attempt.name} begins with {reference.content}, and the batches before it made {before}"
             )
         blobs = list(self._fetched(attempt))
         if not blobs:  # Spark does not call it
-            return attempt.pointer, Outputs(self._model(attempt), (), {}, ())
+            return attempt.pointer, Outputs(*self._models(attempt), (), {})
         call = ShardCall(
             self.stage.topology,
             state,
@@ -147,13 +167,12 @@ class StagedWorkload(Workload):
                 return CommitPointer.from_json(end.value.pointer), self._outputs(attempt, put_out)
 
     def _outputs(self, attempt: Attempt, blobs: Sequence[bytes]) -> Outputs:
-        model = self._model(attempt)
+        models = self._models(attempt)
         if self.is_last:
             batches = [batch.select(OUTPUT.names) for blob in blobs for batch in decode_blob(blob)]
             records = [record for batch in batches for record in sink_records(batch)]
-            return Outputs(
-                model, (), {}, tuple((topic, key or b"", _number(value)) for topic, _, key, value, _ in records)
-            )
+            put_out = tuple((topic, key or b"", _number(value)) for topic, _, key, value, _ in records)
+            return Outputs(*models, (), {}, put_out)
         topics = self.stage.topology.repartition_topics
         own = [blob for blob in blobs if lane_of(schema_of_blob(blob)) is None]
         records = [record for blob in own for batch in decode_blob(blob) for record in source_records(batch)]
@@ -165,7 +184,8 @@ class StagedWorkload(Workload):
                 f"not the same again: {attempt.name} sent {sent}, and the one before it {again}"
             )
         rows = pa.record_batch([pa.array(blobs, pa.binary())], names=[BLOB])
-        return Outputs(model, sent, _packed(self.stores, self.number + 1, self.shards[self.number + 1], rows), ())
+        shards = attempt.driver.sites[self.number + 1].shards
+        return Outputs(*models, sent, _packed(self.stores, self.number + 1, shards, rows))
 
     def _fetched(self, attempt: Attempt) -> Iterator[bytes]:
         """Yield the blobs for an attempt."""
@@ -176,7 +196,7 @@ class StagedWorkload(Workload):
                 assert winner is not None
                 yield from winner.outputs.packed.get(attempt.task.shard, ())
             return
-        shard, shards = attempt.task.shard, self.shards[0]
+        shard, shards = attempt.task.shard, attempt.site.shards
         came = given(self.seed, self.stores, self.keys, attempt.batch)
         if not came:
             return
@@ -191,20 +211,17 @@ class StagedWorkload(Workload):
             attempts = attempts[0].fetched  # type: ignore[assignment]
         return {each.task.shard: zlib.crc32(each.variant.encode()) % 1000 for each in attempts}
 
-    def _before(self, attempt: Attempt) -> Model:
-        checkpoint = attempt.driver.start.checkpoint
-        if attempt.number == 1:
-            return Model()
-        model: Model = checkpoint.recorded[checkpoint.sites[-1]].outputs[0, attempt.number - 1].model
-        return model
+    def _models(self, attempt: Attempt) -> tuple[Model, Model]:
+        return model_after(attempt.driver.start.checkpoint, 0), self._model(attempt)
 
     def _model(self, attempt: Attempt) -> Model:
         """Return what the program has made of all that came after the batch of an attempt, where that can know it."""
         came = given(self.seed, self.stores, self.keys, attempt.batch)
-        return self._before(attempt).after(came, self._added(attempt), self.stores, self.shards[0])
+        return _before(attempt).after(came, self._added(attempt), self.stores, attempt.driver.sites[0].shards)
 
-    def _content(self, model: Model, shard: int) -> dict[str, dict[bytes, int]]:
-        return model.content([spec.name for spec in self.specs], shard, self.shards[self.number])
+    def content(self, model: Model, shard: int, shards: int) -> dict[str, dict[bytes, int]]:
+        """Return what a shard of so many must hold."""
+        return model.content([spec.name for spec in self.specs], shard, shards)
 
     def problem(self, shard: int, shards: int, history: Sequence[tuple[str, Outputs]]) -> str | None:
         """Return what is wrong with what batches have sent and put out."""
@@ -219,14 +236,25 @@ class StagedWorkload(Workload):
         if not self.is_last:
             return None
         put_out = [record for _, outputs in history for record in outputs.put_out]
-        return history[-1][1].model.wrong_output(put_out, shard, shards)
+        return history[-1][1].model.wrong_output(put_out, history[0][1].began, shard, shards)
 
 
 def staged_workloads(plan: Plan) -> Iterator[StagedWorkload]:
     """Yield what each stage of a plan's query does."""
-    shards = (plan.shards, *plan.later_shards)
-    for number in range(len(shards)):
-        yield StagedWorkload(plan.seed, plan.stores, keys=plan.keys, number=number, shards=shards)
+    for number in range(plan.stages):
+        yield StagedWorkload(plan.seed, plan.stores, keys=plan.keys, number=number)
+
+
+def model_after(checkpoint: Checkpoint, batch: int) -> Model:
+    """Return what the program has made of all that came by the end of a batch."""
+    if batch == 0:
+        return checkpoint.model or Model()
+    model: Model = checkpoint.recorded[checkpoint.sites[-1]].outputs[0, batch].model
+    return model
+
+
+def _before(attempt: Attempt) -> Model:
+    return model_after(attempt.driver.start.checkpoint, attempt.number - 1)
 
 
 def _packed(stores: tuple[str, ...], number: int, shards: int, rows: pa.RecordBatch) -> dict[int, list[bytes]]:
