@@ -143,6 +143,25 @@ def left_joined_with_itself(stream: KStream) -> KStream:
     return stream.left_join(stream, _left_of_both, _near(), value_serde=Serdes.bytes())
 
 
+def word_count_of_digits(stream: KStream) -> KTable[Any]:
+    words = stream.flat_map(_words, key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
+    return words.group_by_key().count(materialized=kept())
+
+
+def joined_by_foreign_key(stream: KStream) -> KTable[Any]:
+    right = stream.filter(lambda key, value: key == _foreign_key(key, value)).repartition().to_table()
+    joined = kept().with_value_serde(Serdes.bytes())
+    return stream.to_table().join(right, _left_of_both, foreign_key=_foreign_key, materialized=joined)
+
+
+def _words(key: bytes, value: bytes) -> list[tuple[bytes, bytes]]:
+    return [(word, word) for word in (key[-5:], key[-4:], value[-5:], value[-4:], value[-3:])]
+
+
+def _foreign_key(key: bytes, value: bytes) -> bytes:
+    return key[:-1] + b"0"
+
+
 def _windows() -> TimeWindows:
     return TimeWindows.of_size_and_grace(SIZE_MS, LATENESS_MS)
 

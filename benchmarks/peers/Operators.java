@@ -3,9 +3,14 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.time.Duration;
+import java.util.Arrays;
+import java.util.List;
 import java.util.Properties;
+import java.util.Set;
+import java.util.stream.Stream;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
@@ -34,6 +39,9 @@ public class Operators {
     static final Duration APART = Duration.ofSeconds(30);
     static final Duration GRACE = Duration.ofSeconds(60);
     static final long TELL_EVERY_MS = 100;
+    static final long IDLE_MS = 500;
+    /** Those with repartition topics. */
+    static final Set<String> STAGED = Set.of("word_count", "foreign_key_joined");
 
     static Topology topology(String operator, String input, String output) {
         StreamsBuilder builder = new StreamsBuilder();
@@ -60,6 +68,18 @@ public class Operators {
                     records.windowedBy(gaps).emitStrategy(EmitStrategy.onWindowClose()).count().toStream().to(output);
             case "joined" -> stream.join(stream, Operators::left, near).to(output);
             case "left_joined" -> stream.leftJoin(stream, Operators::left, near).to(output);
+            case "word_count" ->
+                    stream.flatMap(Operators::words).groupByKey().count().toStream().to(output);
+            case "foreign_key_joined" ->
+                    stream.toTable()
+                            .join(
+                                    stream.filter((key, value) -> Arrays.equals(key, foreignKey(key, value)))
+                                            .repartition()
+                                            .toTable(),
+                                    Operators::foreignKey,
+                                    Operators::left)
+                            .toStream()
+                            .to(output);
             default -> throw new IllegalArgumentException(operator);
         }
         return builder.build();
@@ -85,17 +105,27 @@ public class Operators {
                     return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
                 });
         streams.start();
+        long before = 0;
+        long busyMs = System.currentTimeMillis();
         while (true) {
-            tell(processed(streams), Path.of(args[7]));
+            // Records of repartition topics are processed, too: until nothing has moved for a while, the last one is not done.
+            long processed = total(streams, "stream-thread-metrics", "process-total", null);
+            long consumed = total(streams, "consumer-fetch-manager-metrics", "records-consumed-total", args[3]);
+            busyMs = processed == before ? busyMs : System.currentTimeMillis();
+            before = processed;
+            boolean isIdle = System.currentTimeMillis() - busyMs > IDLE_MS;
+            tell(STAGED.contains(args[6]) ? Math.max(0, isIdle ? consumed : consumed - 1) : processed, Path.of(args[7]));
             Thread.sleep(TELL_EVERY_MS);
         }
     }
 
-    /** How many records its threads have processed. */
-    static long processed(KafkaStreams streams) {
+    /** The sum of a metric, of one topic if that is not null. */
+    static long total(KafkaStreams streams, String group, String name, String topic) {
         return streams.metrics().values().stream()
-                .filter(each -> each.metricName().group().equals("stream-thread-metrics"))
-                .filter(each -> each.metricName().name().equals("process-total"))
+                .filter(each -> each.metricName().group().equals(group))
+                .filter(each -> each.metricName().name().equals(name))
+                .filter(each -> topic == null || topic.equals(each.metricName().tags().get("topic")))
+                .filter(each -> !each.metricName().tags().containsKey("partition"))
                 .mapToLong(each -> ((Number) each.metricValue()).longValue())
                 .sum();
     }
@@ -108,5 +138,23 @@ public class Operators {
 
     static byte[] left(byte[] left, byte[] right) {
         return left;
+    }
+
+    /** Five words of a record, each the key of a record without a value of its own. */
+    static List<KeyValue<byte[], byte[]>> words(byte[] key, byte[] value) {
+        return Stream.of(end(key, 5), end(key, 4), end(value, 5), end(value, 4), end(value, 3))
+                .map(word -> KeyValue.pair(word, word))
+                .toList();
+    }
+
+    /** The key whose last digit is 0, of ten keys. */
+    static byte[] foreignKey(byte[] key, byte[] value) {
+        byte[] made = key.clone();
+        made[made.length - 1] = '0';
+        return made;
+    }
+
+    static byte[] end(byte[] bytes, int count) {
+        return Arrays.copyOfRange(bytes, bytes.length - count, bytes.length);
     }
 }

@@ -152,6 +152,8 @@ DSL_PEERS: Final = {
         "sessions, on close": "final_sessions",
         "stream-stream join": "joined",
         "stream-stream left join": "left_joined",
+        "word count, 5 words a record": "word_count",
+        "foreign-key join, 10 left to 1 right": "foreign_key_joined",
     }.items()
 }
 """By operator, Kafka's DSL and this one, which put out each change: benchmarks/dsl.py runs them."""

@@ -78,6 +78,8 @@ DSL_PROGRAMS: Final[dict[str, dsl_programs.Program]] = {
     "final_sessions": dsl_programs.final_sessions,
     "joined": dsl_programs.joined_with_itself,
     "left_joined": dsl_programs.left_joined_with_itself,
+    "word_count": dsl_programs.word_count_of_digits,
+    "foreign_key_joined": dsl_programs.joined_by_foreign_key,
 }
 """Of this library's DSL, each change put out: Operators.java has the same of Kafka's."""
 
