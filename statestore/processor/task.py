@@ -451,11 +451,16 @@ class Task:
         has_columns = source.key_serde.columns is not None and source.value_serde.columns is not None
         pays = has_columns and not self._interceptors.consumes and bool(self._taking.intersection(children))
         columns = None
-        if is_needed or pays:
+        if is_needed or (pays and self._is_above_no_records(source.name)):
             columns = ColumnSource(source, below(batch_receivers), earlier, is_needed=is_needed)
         for topic in source.topics or (None,):
             self._sources[topic] = receive
             self._column_sources[topic] = columns
+
+    def _is_above_no_records(self, name: str) -> bool:
+        """Return whether all below a node takes columns; what takes records would make objects of every row."""
+        below = self._topology.processors.keys() & self._topology.children(name)
+        return below <= self._taking and all(map(self._is_above_no_records, below))
 
     def _is_above_columns(self, name: str) -> bool:
         """Return whether columns that a node sends on reach a processor that takes nothing else."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore import BatchProcessor, Serdes, Topology
+from statestore import BatchProcessor, Headers, Processor, ProcessorContext, Record, Serdes, Topology
 from statestore.dsl.kstream import KStream
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors import stateless
@@ -169,3 +169,24 @@ def test_steps_take_columns_where_all_serdes_have_some() -> None:
     counted.map_values(str, name="unknown").filter(lambda key, value: True, name="below").to("out")
     made = {name: node.supplier() for name, node in builder.build().processors.items()}
     assert {name for name, each in made.items() if isinstance(each, BatchProcessor)} == {"filtered", "sized"}
+
+
+class Marks(Processor):
+    """Changes the headers of the very record that its siblings get, too."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+
+    def process(self, record: Record[Any, Any]) -> None:
+        record.headers.add("marked", b"1")
+        self.context.forward(record)
+
+
+def test_what_takes_records_below_a_step_has_it_take_records_too() -> None:
+    builder = StreamsBuilder()
+    passed = builder.stream("in", key_serde=TEXT, value_serde=TEXT).filter(lambda key, value: True)
+    passed.process(Marks).to("nones", key_serde=TEXT, value_serde=TEXT)
+    passed.to("out")
+    found = run(builder.build(), [[TestRecord(b"k", b"v", number) for number in range(3)]])
+    # As in Kafka, whoever comes after it sees what a processor has done to a record's headers.
+    assert [record.headers for record in found["out"]] == [Headers([("marked", b"1")])] * 3
