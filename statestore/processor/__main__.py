@@ -2,7 +2,8 @@
 
 NAME is a Topology, or a function without arguments that returns one. What is printed is JSON:
 
-{"stages": [{"stores": [StoreSpec as JSON, ...],   those that changelogs have
+{"stages": [{"stores": [StoreSpec as JSON, ...],   those that Kafka Streams has changelogs of
+             "beside": [str, ...],                 those that follow from them: they begin empty
              "reads": [str, ...],                  topics, also repartition topics, but none of global stores
              "topology": [node as JSON, ...]}, ...],
  "input_topics": [str, ...] | null,                null if the program reads whatever topics the query reads
@@ -53,11 +54,12 @@ def program_document(topology: Topology) -> dict[str, Any]:
 
 def _stage_document(stage: TopologyStage) -> dict[str, Any]:
     part = stage.topology
-    # What says when entries expire follows from their headers, and a global store has a topic of its own.
-    without_changelog = {*part.global_stores, *part.expiry_stores.values()}
+    beside = {*part.expiry_stores.values(), *(name for node in part.processors.values() for name in node.undescribed)}
+    without_changelog = {*part.global_stores, *beside}
     read = [source for source in part.sources.values() if source.takes_time_on]
     return {
         "stores": [spec.to_json() for spec in part.store_specs() if spec.name not in without_changelog],
+        "beside": sorted(beside),
         "reads": sorted(topic for source in read for topic in source.topics or ()),
         "topology": part.to_json(),
     }

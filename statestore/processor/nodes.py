@@ -61,7 +61,8 @@ class ProcessorNode:
     copies: dict[str, ProcessorSupplier] = field(default_factory=dict)
     """Its stores that it only reads, and of which it gets a copy if they are in another stage, with what fills that."""
     undescribed: frozenset[str] = frozenset()
-    """Its stores that Kafka's processor of the same name does not have: descriptions, which are Kafka's, omit them."""
+    """Its stores that Kafka's processor of the same name does not have: descriptions, which are Kafka's, omit them.
+    What is in them follows from its other stores."""
 
     def make(self) -> Processor:
         """Return a new processor. Raises ProcessorError if the supplier raises, TypeError if it makes anything else."""

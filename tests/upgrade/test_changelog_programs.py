@@ -18,7 +18,7 @@ from upgrade_tools.states.program import Program
 
 WORDS = """
 from statestore import Serdes
-from statestore.dsl import Materialized, StreamsBuilder
+from statestore.dsl import BufferConfig, EmitStrategy, Materialized, StreamsBuilder, Suppressed, TimeWindows
 
 TEXTS = {"key_serde": Serdes.string(), "value_serde": Serdes.string()}
 
@@ -35,6 +35,16 @@ def joined_with_itself():
     builder = StreamsBuilder()
     table = builder.table("INPUT", **TEXTS)
     table.join(table, lambda one, other: one, foreign_key=lambda key, value: value, value_serde=TEXTS["value_serde"])
+    return builder.build()
+
+
+def suppressed():
+    builder = StreamsBuilder()
+    counts = builder.stream("INPUT", **TEXTS).group_by_key().count(materialized=Materialized.as_("counts"))
+    slow = Suppressed.until_time_limit(60_000, BufferConfig.unbounded()).with_name("slow")
+    counts.suppress(slow).to_stream().to("out")
+    windows = builder.stream("OTHER", **TEXTS).group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(1_000))
+    windows.emit_strategy(EmitStrategy.on_window_close()).count(materialized=Materialized.as_("windows"))
     return builder.build()
 
 
@@ -193,6 +203,17 @@ def test_a_state_without_stages_is_not_mixed_with_stages(counted: Application, r
     assert [path.name for path in counted.target.iterdir() if path.name.startswith("stage")] == []
 
 
+def test_a_stage_that_can_not_be_made_leaves_no_state(counted: Application, refused: Refused) -> None:
+    stranger = counted.target / "stage-1" / "stranger"
+    stranger.parent.mkdir(parents=True)
+    stranger.touch()
+    assert refused(to_state(counted), ExitCode.USAGE, "stage-1", "'stranger'")
+    assert states_at(DurableLocation(counted.target)) == []
+    stranger.unlink()
+    assert to_state(counted) == 0
+    assert len(states_at(DurableLocation(counted.target))) == 2
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -212,6 +233,17 @@ def test_programs_that_can_not_be_meant(
     ended = tools("changelog", "to-state", "nobody:9", tmp_path / "new", "--application-id", "a", *options)
     assert (ended.code, said in " ".join(ended.err.replace("│", " ").split())) == (ExitCode.USAGE, True), ended.err
     assert not (tmp_path / "new").exists()
+
+
+def test_stores_that_kafka_streams_does_not_have_are_not_looked_for(application: Application, words: None) -> None:
+    (stage,) = Program.read("words:suppressed").stages
+    assert [spec.name for spec in stage.stores] == ["counts", "slow-store", "windows"]
+    assert stage.beside == ("slow-store-times", "windows-ends")
+    for topic in {"INPUT", "OTHER"} - application.cluster.topics().keys():
+        application.cluster.create_topic(topic, 1, {})
+    for store in (*(spec.name for spec in stage.stores), *stage.beside):  # an earlier emit has left the last ones
+        application.topic(store, config=WINDOWED if store == "windows" else COMPACT)
+    assert application.to_state(options=["--program", "words:suppressed"]) == 0
 
 
 def test_a_program_says_what_a_state_needs(words: None) -> None:

@@ -52,7 +52,9 @@ def repartition_topic(application_id: str, topic: str) -> str:
 
 def refuse_other_changelogs(cluster: Cluster, application_id: str, program: Program) -> None:
     """Raise ChangelogError if the application has a changelog of no store of the program."""
-    known = {changelog_topic(application_id, store) for store in program.stores}
+    # A query's state that was written back may have left changelogs of all its stores.
+    names = {*program.stores, *(store for stage in program.stages for store in stage.beside)}
+    known = {changelog_topic(application_id, store) for store in names}
     beginning, _, end = changelog_topic(application_id, "\n").partition("\n")
     for topic in sorted(cluster.topics()):
         if topic.startswith(beginning) and topic.endswith(end) and topic not in known:

@@ -14,9 +14,11 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 
 @dataclass(frozen=True)
 class ProgramStage:
-    """The stores of a stage that have changelogs."""
+    """The stores of a stage that Kafka Streams has changelogs of."""
 
     stores: tuple[StoreSpec, ...]
+    beside: tuple[str, ...] = ()
+    """Its stores that Kafka Streams does not have: they begin empty, and are filled from the others."""
     reads: tuple[str, ...] = ()
     """The topics that its records come from, also repartition topics, by their names in the program."""
     topology: tuple[dict[str, Any], ...] = ()
@@ -54,7 +56,12 @@ class Program:
             raise ValueError(f"{name} can't be read ({said.removeprefix('error: ')})")
         found = json.loads(done.stdout)
         stages = (
-            ProgramStage(tuple(map(StoreSpec.from_json, each["stores"])), tuple(each["reads"]), tuple(each["topology"]))
+            ProgramStage(
+                tuple(map(StoreSpec.from_json, each["stores"])),
+                tuple(each["beside"]),
+                tuple(each["reads"]),
+                tuple(each["topology"]),
+            )
             for each in found["stages"]
         )
         topics = tuple(found["input_topics"] or ()), tuple(found["repartition_topics"])
