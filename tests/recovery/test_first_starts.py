@@ -18,7 +18,13 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.metadata import agreement
 from statestore.recovery.metadata.agreement import turn
-from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, agree_on_metadata, read_metadata
+from statestore.recovery.metadata.state_metadata import (
+    METADATA_NAME,
+    StateMetadata,
+    agree_on_metadata,
+    agree_on_states,
+    read_metadata,
+)
 from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.interleavings import Interleavings
 from tests.support.recovery.shards import TOTALS, Shard, stored
@@ -108,6 +114,29 @@ def test_starts_at_once_on_a_state_that_a_tool_made() -> None:
     for state in Interleavings([start(asked) for asked in routings], files).states():
         taken = {end.value for end in state.ended if end is not None and end.error is None}
         assert len(taken) <= 1, "Spark finds each shard under the group key that is recorded"
+
+
+@pytest.mark.parametrize("forgotten", [0, 1])
+def test_a_stage_that_a_tool_has_not_made_is_missed(forgotten: int, tmp_path: Path) -> None:
+    """With the others as they were before, it would begin empty, and nobody would be told."""
+    locations = [DurableLocation(tmp_path / f"stage-{number}") for number in range(2)]
+    maker(1)(locations[1 - forgotten])
+    asked = [(location, ASKED) for location in locations]
+    with pytest.raises(
+        TopologyChangedError, match=f"made the state of stage-{1 - forgotten}, and none of stage-{forgotten}"
+    ):
+        agree_on_states(asked, accept_topology_change=["gone"])
+    assert read_metadata(locations[forgotten]) is None
+    agreed = agree_on_states(asked, accept_topology_change=True)
+    assert [each.initial_state for each in agreed] == [number != forgotten for number in range(2)]
+    assert agree_on_states(asked) == agreed
+
+
+def test_a_stage_without_stores_needs_no_tool(tmp_path: Path) -> None:
+    locations = [DurableLocation(tmp_path / f"stage-{number}") for number in range(2)]
+    maker(1)(locations[1])
+    agreed = agree_on_states([(locations[0], replace(ASKED, stores=())), (locations[1], ASKED)])
+    assert [each.initial_state for each in agreed] == [False, True]
 
 
 @pytest.mark.parametrize("task", [starter, maker])

@@ -214,13 +214,34 @@ def agree_on_states(
 ) -> list[StateMetadata]:
     """Return the metadata to run with of each of a query's stages, in their order. Raises as `agree_on_metadata` does.
 
-    The first stage is recorded last: where it is recorded, all are.
+    The first stage is recorded last: where it is recorded, all are. At the first start on states that a tool made, a
+    stage with stores that has none is a changed topology.
     """
+    if len(asked) > 1 and accept_topology_change is not True:
+        _refuse_forgotten_stages(asked)
     agreed = [
         agree_on_metadata(location, new, accept_topology_change=accept_topology_change)
         for location, new in reversed(asked)
     ]
     return agreed[::-1]
+
+
+def _refuse_forgotten_stages(asked: Sequence[tuple[DurableLocation, StateMetadata]]) -> None:
+    recorded = [read_metadata(location) for location, _ in asked]
+    is_made = [found is not None and found.initial_state and not found.topology for found in recorded]
+    forgotten = [
+        stage_name(number)
+        for number, (found, (_, new)) in enumerate(zip(recorded, asked, strict=True))
+        if found is None and new.stores
+    ]
+    if any(is_made) and forgotten:
+        made = [stage_name(number) for number, by_tool in enumerate(is_made) if by_tool]
+        raise TopologyChangedError(
+            str(asked[-1][0]),
+            differences=[f"a tool made the state of {', '.join(made)}, and none of {', '.join(forgotten)}"],
+            remedy="Make it, too, from what the others were made of; or have it begin empty, with "
+            "accept_topology_change=True",
+        )
 
 
 def agree_on_metadata(
