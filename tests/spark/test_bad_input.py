@@ -150,6 +150,7 @@ def test_a_bad_record_stops_the_query_and_loses_nothing(order_query: OrderQuery)
         failure = error_of(caught.value)
         assert failure is not None
         assert re.match(message, str(failure))
+        assert str(caught.value).splitlines()[-1] == str(failure), "also of what fails under foreachBatch"
         assert failure.fields["offset"] == 3
     order_query.run()
     assert order_query.totals() == expected_totals(ORDERS)
