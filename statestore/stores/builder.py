@@ -16,6 +16,7 @@ from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import split_stored
 from statestore.headers.expiry_header import EXPIRY_HEADER
 from statestore.recovery.commit.changelog import Changelog
+from statestore.recovery.making.placement import check_entry_keys
 from statestore.stores.codec import StateSerdes, value_codec
 from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.key_value import KeyValueStore
@@ -251,5 +252,9 @@ class PartStore:
     entry_keys: str | None = None
     """How the library makes the store's keys, a word of `recovery.making.placement`: tools find the record's key by it.
 
-    None: unknown, so rescaling needs `key_of`.
+    None: unknown, so rescaling needs `key_of`. Raises ValueError for a word that is not known.
     """
+
+    def __post_init__(self) -> None:
+        if self.entry_keys is not None:
+            check_entry_keys(self.builder.name, self.entry_keys)

@@ -77,3 +77,8 @@ def test_a_description_shows_the_operator_and_the_clocks_that_it_needs() -> None
     drawn = '["count<br/>count by &lt;key&gt;, timers by processing time, entries expire by event time"]'
     assert drawn in description.to_mermaid()
     assert str(Operator("plain", "p", Idle)) == "plain"
+
+
+def test_words_for_keys_that_nobody_knows_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"store 'seen': entry_keys must be one of \['buffered.*, not 'lists'"):
+        PartStore(keyed_state_store("seen", TEXT), "lists")

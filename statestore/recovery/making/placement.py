@@ -162,6 +162,12 @@ def record_keys(metadata: StateMetadata, key_of: Mapping[str, KeyOf] | None = No
     return known
 
 
+def check_entry_keys(store: str, entry_keys: str) -> None:
+    """Raise ValueError unless it is known how to find the record's key in keys that are said to be made so."""
+    if _key_of(entry_keys) is None:
+        raise ValueError(f"store {store!r}: entry_keys must be one of {sorted(_KEY_OF)}, not {entry_keys!r}")
+
+
 def _key_of(entry_keys: str) -> KeyOf | None:
     """Return how to find the record's key in keys that are recorded as `entry_keys`; None if it is unknown."""
     if entry_keys in _KEY_OF:
