@@ -66,8 +66,7 @@ def stages(stores: tuple[str, ...], *, in_memory: bool = False) -> tuple[Topolog
         grouped.sum(materialized=kept(GROUPS)).to_stream().to(GROUPS)
     else:
         by_group = came.group_by(lambda _, value: group_of(value), key_serde=_TEXT, name="groups")
-        added = by_group.aggregate(lambda: 0, lambda _, value, sum: sum + value, materialized=kept(GROUPS))
-        added.to_stream().to(GROUPS)
+        by_group.sum(materialized=kept(GROUPS)).to_stream().to(GROUPS)  # in columns, from the source to the sink
     if JOINED in stores:
         rates = builder.table("rates", **serdes, materialized=kept(RATES))
         results = totals.join(

@@ -74,8 +74,8 @@ class StagedWorkload(Workload):
     """One stage of a program."""
 
     number: int = 0
-    known: dict[Any, tuple[Sent, ...]] = field(default_factory=dict)
-    """What was sent by who did the same before."""
+    known: dict[Any, Any] = field(default_factory=dict)
+    """What attempts have come to, by what they had to do."""
 
     @property
     def always_writes(self) -> bool:
@@ -164,7 +164,10 @@ class StagedWorkload(Workload):
             try:
                 put_out.append(next(running))
             except StopIteration as end:
-                return CommitPointer.from_json(end.value.pointer), self._outputs(attempt, put_out)
+                pointer = CommitPointer.from_json(end.value.pointer)
+                outputs = self._outputs(attempt, put_out)
+                self._compare(attempt, pointer, outputs)
+                return pointer, outputs
 
     def _outputs(self, attempt: Attempt, blobs: Sequence[bytes]) -> Outputs:
         models = self._models(attempt)
@@ -177,15 +180,21 @@ class StagedWorkload(Workload):
         own = [blob for blob in blobs if lane_of(schema_of_blob(blob)) is None]
         records = [record for blob in own for batch in decode_blob(blob) for record in source_records(batch)]
         sent = tuple(Sent(*record[:3], *record[4:6]) for record in records if record[0] in topics)
-        key = attempt.batch, attempt.task.shard, tuple(self._added(attempt).items())
-        again = self.known.setdefault(key, sent)
-        if again != sent:
-            attempt.driver.world.scheduler.fail(
-                f"not the same again: {attempt.name} sent {sent}, and the one before it {again}"
-            )
         rows = pa.record_batch([pa.array(blobs, pa.binary())], names=[BLOB])
         shards = attempt.driver.sites[self.number + 1].shards
         return Outputs(*models, sent, _packed(self.stores, self.number + 1, shards, rows))
+
+    def _compare(self, attempt: Attempt, pointer: CommitPointer, outputs: Outputs) -> None:
+        """Fail unless an attempt has come to the same as those before it, that had the same to do."""
+        # What goes past a stage comes in any order.
+        put_out = sorted(outputs.put_out, key=repr)
+        made = outputs.sent, put_out, pointer.version, pointer.stream_time_ms, pointer.processor_metadata
+        to_do = attempt.batch, attempt.task.shard, tuple(self._added(attempt).items())
+        again = self.known.setdefault(to_do, made)
+        if again != made:
+            attempt.driver.world.scheduler.fail(
+                f"not the same again: {attempt.name} came to {made}, and the one before it to {again}"
+            )
 
     def _fetched(self, attempt: Attempt) -> Iterator[bytes]:
         """Yield the blobs for an attempt."""
