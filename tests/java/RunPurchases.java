@@ -16,6 +16,8 @@ import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Suppressed;
+import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
 import org.apache.kafka.streams.kstream.TableJoined;
 import org.apache.kafka.streams.kstream.TimeWindows;
 
@@ -60,7 +62,10 @@ public class RunPurchases {
         KTable<String, String> customers = builder.table("customers", Materialized.as("customers"));
         KGroupedStream<String, String> byProduct = orders.filter((key, order) -> order != null)
             .groupBy((key, order) -> order.split(":")[1], Grouped.as("by-product"));
-        byProduct.count(Materialized.as("counts"));
+        byProduct.count(Materialized.as("counts"))
+            .suppress(Suppressed.untilTimeLimit(Duration.ofMinutes(1), BufferConfig.unbounded()).withName("slow"))
+            .toStream()
+            .to("slow-counts");
         byProduct.windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofMinutes(1), Duration.ofHours(1)))
             .count(Materialized.as("minutes"));
         orders.toTable(Materialized.as("orders")).join(

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.format.keys.due_key import TIMER_KEYS
+from statestore.format.values.buffered_record import LOGGED_HEADERS, TIMES_SUFFIX
 from statestore.recovery.commit.changelog import ChangelogRecord, record_sizes
-from statestore.recovery.metadata.state_metadata import ShardBy
+from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, ShardBy
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
 from upgrade_tools.changelogs.reading import changelog_topic, read_log_ends, wrong_partitions
@@ -105,7 +107,11 @@ class Emission:
                 _refuse_unknown_retention(state, spec)
         self.cluster.refuse_running(self.application_id)
         found = self.cluster.topics()
-        topics = {spec.name: self._topic(state, spec, found) for state, specs in self.stores for spec in specs}
+        topics = {
+            spec.name: replace(self._topic(state, spec, found), header_bytes=_logged_headers(state, spec))
+            for state, specs in self.stores
+            for spec in specs
+        }
         survey, notes = Survey(self._log, self.work_dir), []
         for topic, part, opened in self._parts(topics):
             wanted = _records_of(opened)
@@ -181,7 +187,7 @@ class Emission:
             if wanted.layout.keeps_versions:
                 missing = sorting.enter_context(in_order_of_time(missing, self.work_dir))
             with ChangelogWriter(self.cluster, topic.name) as writer:
-                written = writer.write(part, missing)
+                written = writer.write(part, map(topic.sent, missing))
         if written:
             target.written += written
             self._check(topic, part, wanted)
@@ -208,6 +214,13 @@ class Emission:
         )
         with restored_log(self.cluster, changelog, part, self.work_dir) as log:
             yield log
+
+
+def _logged_headers(state: State, spec: StoreSpec) -> bytes:
+    """Return the headers of records in a store's changelog that are no value's: those of a suppressed table's."""
+    nodes = state.metadata.topology if isinstance(state, LocationState) else ()
+    keys = (node.get(ENTRY_KEYS, {}).get(f"{spec.name}{TIMES_SUFFIX}", "") for node in nodes)
+    return LOGGED_HEADERS if any(each.startswith(TIMER_KEYS) for each in keys) else b""
 
 
 def _refuse_unknown_retention(state: State, spec: StoreSpec) -> None:

@@ -16,6 +16,7 @@ from typing import Final
 
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.recovery.commit.changelog import ChangelogRecord
 from upgrade_tools.changelogs.cluster import Cluster, TopicSettings
 from upgrade_tools.errors import ChangelogError
 
@@ -34,6 +35,13 @@ class StoreTopic:
     is_there: bool = False
     keeps_ms: int | None = None
     """How old a record may be by the broker's clock; None if that does not matter."""
+    header_bytes: bytes = b""
+    """What Kafka Streams has as headers of each record with a value, where those are not the value's."""
+
+    def sent(self, record: ChangelogRecord) -> ChangelogRecord:
+        """Return a record as it is to be sent."""
+        without = not self.header_bytes or record.value is None
+        return record if without else record._replace(header_bytes=self.header_bytes)
 
     def refuse_too_old(self, oldest_ms: int | None) -> None:
         """Raise ChangelogError if the topic would not keep a record of this time, which the store needs."""

@@ -13,7 +13,12 @@ from typing import Any, Final, NamedTuple
 from statestore.dsl.change import Change
 from statestore.dsl.processors.time_queue import TimeQueue
 from statestore.format.serde import Serde, Serdes
-from statestore.format.values.buffered_record import BufferedRecord, decode_logged_record, encode_buffered_record
+from statestore.format.values.buffered_record import (
+    TIMES_SUFFIX,
+    BufferedRecord,
+    decode_logged_record,
+    encode_buffered_record,
+)
 from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.processor.record import Record, RecordMetadata
@@ -46,7 +51,7 @@ class BufferPlan:
     @property
     def times(self) -> str:
         """The name of the store in order of time."""
-        return f"{self.store}-times"
+        return f"{self.store}{TIMES_SUFFIX}"
 
     def builders(self) -> tuple[StoreBuilder[Any], StoreBuilder[Any]]:
         """Return the builders of the store by key and of the one in order of time.

@@ -23,6 +23,10 @@ from statestore.format.records.header_bytes import MIN_HEADER_SIZE, encode_heade
 from statestore.format.varint import take_bytes
 
 BUFFERED_KEYS: Final = "buffered"  # what is recorded of the keys of a buffer's store. Never rename.
+TIMES_SUFFIX: Final = "-times"
+"""Behind the name of a suppressed table's store, that of the one beside it in order of time. Never rename."""
+LOGGED_HEADERS: Final = encode_headers([("v", b"\x03")])
+"""The headers of records in the changelog of a suppressed table; one without is of another version to Kafka Streams."""
 
 _TIME_FIRST: Final = 0
 _PLACE: Final = struct.Struct(">Bq")

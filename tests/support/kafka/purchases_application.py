@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from tests.support.java.program import PROGRAMS, run_java_program
 from upgrade_tools.changelogs.cluster import Cluster
 
-APPLICATION, INPUT = "purchases", ("customers", "orders")
+APPLICATION, INPUT, OUTPUT = "purchases", ("customers", "orders"), "slow-counts"
 OWN_TOPICS = tuple(
     f"{APPLICATION}-{topic}"
     for topic in (
