@@ -12,14 +12,9 @@ from typing import Any
 import pytest
 
 from tests.simulation import event_time
-from tests.simulation.mutations import MUTATIONS, OF_EVENT_TIME, Mutation, mutated
+from tests.simulation.mutations import MUTATIONS, OF_EVENT_TIME, Mutation, mutated, mutations_of
 from tests.simulation.plan import Plan
-from tests.simulation.sink import world as sink
-from tests.simulation.sink.mutations import SINK_MUTATIONS
-from tests.simulation.sink.plan import SinkPlan
-from tests.simulation.stages.mutations import STAGE_MUTATIONS
-from tests.simulation.stages.plan import StagedPlan
-from tests.simulation.world import simulate
+from tests.simulation.simulations import PLANS, simulate
 
 HERE = Path(__file__).parent
 FOUND_BY = {
@@ -52,23 +47,18 @@ def test_a_rule_of_event_time_that_is_broken_is_noticed(mutation: Mutation) -> N
     assert "missing: " in problem
 
 
-@pytest.mark.parametrize("mutation", SINK_MUTATIONS, ids=lambda mutation: mutation.name)
-def test_a_sink_that_is_broken_is_noticed(mutation: Mutation) -> None:
-    path = HERE / "sink/plans" / f"{mutation.name.replace(' ', '_')}.json"
+@pytest.mark.parametrize(
+    ("of", "mutation"),
+    [(of, mutation) for of in ("sink", "stages") for mutation in mutations_of(of)],
+    ids=lambda given: given if isinstance(given, str) else given.name,
+)
+def test_a_sink_or_stages_that_are_broken_are_noticed(of: str, mutation: Mutation) -> None:
+    path = HERE / of / "plans" / f"{mutation.name.replace(' ', '_')}.json"
     assert path.exists() is not bool(mutation.covered_by)
     if mutation.covered_by:
         with mutated(mutation):  # it is still a line of the code
             return
-    plan = SinkPlan.from_json(path.read_text(encoding="utf-8"))
-    assert sink.simulate(plan).problem is None
-    with mutated(mutation):
-        assert sink.simulate(plan).problem is not None
-
-
-@pytest.mark.parametrize("mutation", STAGE_MUTATIONS, ids=lambda mutation: mutation.name)
-def test_stages_that_are_broken_are_noticed(mutation: Mutation) -> None:
-    path = HERE / "stages/plans" / f"{mutation.name.replace(' ', '_')}.json"
-    plan = StagedPlan.from_json(path.read_text(encoding="utf-8"))
+    plan = PLANS[of].from_json(path.read_text(encoding="utf-8"))
     assert simulate(plan).problem is None
     with mutated(mutation):
         assert simulate(plan).problem is not None

@@ -521,15 +521,26 @@ def look_for(arguments: tuple[Mutation, str, int, int]) -> Found:
     return Found(mutation.name, runs, None, "", time.process_time() - started_s)
 
 
-def main(arguments: Sequence[str] | None = None, mutations: Sequence[Mutation] = MUTATIONS, of: str = "state") -> int:
+def mutations_of(what: str) -> Sequence[Mutation]:
+    """Return the mutations of what is simulated, by its name."""
+    if what == "state":
+        return MUTATIONS
+    module = importlib.import_module(f"tests.simulation.{what}.mutations")
+    found: Sequence[Mutation] = module.SINK_MUTATIONS if what == "sink" else module.STAGE_MUTATIONS
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Look for mutations, by plans of what they are in; return how many were not found that can be."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutations", description=__doc__)
+    parser.add_argument("--of", default="state", choices=PLANS, help="what is broken")
     parser.add_argument("--runs", type=int, default=2000, help="how many plans to try for each mutation")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="part of the names of those to look for")
     asked = parser.parse_args(arguments)
-    work = [(mutation, of, asked.seed, asked.runs) for mutation in mutations if asked.only in mutation.name]
+    mutations = mutations_of(asked.of)
+    work = [(mutation, asked.of, asked.seed, asked.runs) for mutation in mutations if asked.only in mutation.name]
     missed = 0
     with get_context("fork").Pool(asked.processes) as pool:
         for found in pool.imap_unordered(look_for, work):

@@ -1,11 +1,10 @@
-"""Ways to break the sink, bugs that it had among them: `python -m tests.simulation.sink.mutations` looks for them."""
+"""Ways to break the sink, bugs that it had among them: `python -m tests.simulation.mutations --of sink`."""
 
 from __future__ import annotations
 
-import sys
 from typing import Final
 
-from tests.simulation.mutations import Mutation, main
+from tests.simulation.mutations import Mutation
 
 SINK_MUTATIONS: Final = (
     Mutation(
@@ -125,7 +124,3 @@ SINK_MUTATIONS: Final = (
         "if False:",
     ),
 )
-
-
-if __name__ == "__main__":
-    sys.exit(main(mutations=SINK_MUTATIONS, of="sink"))

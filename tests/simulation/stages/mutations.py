@@ -1,11 +1,10 @@
-"""Ways to break stages, one bug of theirs among them: `python -m tests.simulation.stages.mutations` looks for them."""
+"""Ways to break stages, one bug of theirs among them: `python -m tests.simulation.mutations --of stages`."""
 
 from __future__ import annotations
 
-import sys
 from typing import Final
 
-from tests.simulation.mutations import Mutation, main
+from tests.simulation.mutations import Mutation
 
 STAGE_MUTATIONS: Final = (
     Mutation(
@@ -79,7 +78,3 @@ STAGE_MUTATIONS: Final = (
         "if False:",
     ),
 )
-
-
-if __name__ == "__main__":
-    sys.exit(main(mutations=STAGE_MUTATIONS, of="stages"))

@@ -1,4 +1,4 @@
-"""Queries of several stages: the same for a seed, replayed as it was written down, and nothing wrong."""
+"""Queries of several stages: nothing wrong, and what is wrong on purpose is noticed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,6 @@ from tests.simulation.spark import Recorded
 from tests.simulation.stages.plan import StagedPlan
 from tests.simulation.stages.program import STORES
 from tests.simulation.world import simulate
-
-
-def test_a_seed_makes_the_same_trace_each_time_and_so_does_what_was_written_down() -> None:
-    first, second = (simulate(StagedPlan.draw(706), keep_trace=True) for _ in range(2))
-    assert first.trace == second.trace
-    assert len(first.trace) > 100
-    written = StagedPlan.from_json(first.plan.to_json())
-    assert written == first.plan
-    assert simulate(written, keep_trace=True).trace == first.trace
 
 
 def test_fixed_plans_find_nothing() -> None:
