@@ -40,7 +40,10 @@ def joined_with_itself():
 
 def suppressed():
     builder = StreamsBuilder()
-    counts = builder.stream("INPUT", **TEXTS).group_by_key().count(materialized=Materialized.as_("counts"))
+    rates = builder.global_table("RATES", **TEXTS, materialized=Materialized.as_("rates"))
+    words = builder.stream("INPUT", **TEXTS)
+    words.join(rates, lambda key, word: word, lambda word, rate: rate).to("rates-of-words")
+    counts = words.group_by_key().count(materialized=Materialized.as_("counts"))
     slow = Suppressed.until_time_limit(60_000, BufferConfig.unbounded()).with_name("slow")
     counts.suppress(slow).to_stream().to("out")
     windows = builder.stream("OTHER", **TEXTS).group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(1_000))
@@ -236,10 +239,12 @@ def test_programs_that_can_not_be_meant(
 
 
 def test_stores_that_kafka_streams_does_not_have_are_not_looked_for(application: Application, words: None) -> None:
-    (stage,) = Program.read("words:suppressed").stages
+    program = Program.read("words:suppressed")
+    (stage,) = program.stages
+    assert (program.input_topics, stage.reads) == (("INPUT", "OTHER", "RATES"), ("INPUT", "OTHER"))
     assert [spec.name for spec in stage.stores] == ["counts", "slow-store", "windows"]
     assert stage.beside == ("slow-store-times", "windows-ends")
-    for topic in {"INPUT", "OTHER"} - application.cluster.topics().keys():
+    for topic in {*program.input_topics} - application.cluster.topics().keys():
         application.cluster.create_topic(topic, 1, {})
     for store in (*(spec.name for spec in stage.stores), *stage.beside):  # an earlier emit has left the last ones
         application.topic(store, config=WINDOWED if store == "windows" else COMPACT)
