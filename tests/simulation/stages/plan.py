@@ -37,7 +37,14 @@ class StagedPlan(Plan):
             keys=rng.choice((2, 4, 8)),
             later_shards=tuple(rng.choice((1, 2, 3)) for _ in stages(stores)[1:]),
         )
-        return replace(drawn, story=_rescale_story(rng)) if rng.random() < 0.12 else drawn
+        kind = rng.random()
+        if kind < 0.12:
+            return replace(drawn, story=_rescale_story(rng))
+        if kind < 0.2:  # what snapshots and garbage collection do wrong shows after many versions
+            ones = (1,) * len(drawn.later_shards)
+            story = draw_story(rng, is_long=True)
+            return replace(drawn, shards=1, later_shards=ones, snapshot_every=rng.choice((1, 2)), story=story)
+        return drawn
 
     def simpler(self) -> Iterator[Plan]:
         """Yield plans with one thing less, of the same program."""
