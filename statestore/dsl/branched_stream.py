@@ -10,6 +10,7 @@ from statestore.dsl.functions import Function, of_key_and_value
 from statestore.dsl.processors.stateless import Branching, BranchingColumns, PassThrough, PassThroughColumns
 from statestore.dsl.stream_graph import GraphNode, Stage
 from statestore.errors import TopologyError
+from statestore.processor.processor import ProcessorSupplier
 
 Stream = TypeVar("Stream")
 """The class of streams."""
@@ -73,6 +74,7 @@ class BranchedKStream(Generic[Stream]):
             self._streams[child] = kept
         return child
 
-    def _supplier(self) -> partial[Branching]:
-        in_columns = self._stage.in_columns and not self._stage.graph.goes_by_record(self._node)
-        return partial(BranchingColumns if in_columns else Branching, tuple(self._branches), self._default)
+    def _supplier(self) -> ProcessorSupplier:
+        branches = tuple(self._branches), self._default
+        columns = partial(BranchingColumns, *branches) if self._stage.in_columns else None
+        return self._stage.graph.either_way(self._node, partial(Branching, *branches), columns)()

@@ -37,10 +37,8 @@ def divided_anew(
     keys, values = serdes_of_topic(stage.with_serdes(key_serde, value_serde), topic)
 
     def supplier() -> ProcessorSupplier:
-        in_columns = stage.in_columns and not graph.goes_by_record(node)
-        if graph.needs_null_keys(node):
-            return PassThroughColumns if in_columns else PassThrough
-        return WithKeyColumns if in_columns else WithKey
+        ways = (PassThrough, PassThroughColumns) if graph.needs_null_keys(node) else (WithKey, WithKeyColumns)
+        return graph.either_way(node, ways[0], ways[1] if stage.in_columns else None)()
 
     graph.add(GraphNode(node, (stage.node,), supplier))
     graph.add_repartition(topic, sink, source, node, key_serde=keys, value_serde=values)

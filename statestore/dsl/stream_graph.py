@@ -15,7 +15,7 @@ from statestore.errors import TopologyError
 from statestore.format.keys.entry_key import VALUE_KEYS, with_windows
 from statestore.format.serde import Serde
 from statestore.processor.nodes import TopicNameExtractor
-from statestore.processor.processor import ProcessorSupplier
+from statestore.processor.processor import EitherWay, ProcessorSupplier
 from statestore.processor.topology import Topology
 from statestore.stores.builder import PartStore, StoreBuilder
 
@@ -193,7 +193,7 @@ class StreamGraph:
         self, name: str, records: ProcessorSupplier, columns: ProcessorSupplier | None
     ) -> Callable[[], ProcessorSupplier]:
         """Return the plan of a node that takes records, or columns if `columns` is not None and all above allow it."""
-        return lambda: records if columns is None or self.goes_by_record(name) else columns
+        return lambda: records if columns is None or self.goes_by_record(name) else EitherWay(columns, records)
 
     def goes_by_record(self, name: str) -> bool:
         """Return whether a node must take records one by one; call it when the topology is built.

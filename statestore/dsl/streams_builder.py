@@ -34,7 +34,7 @@ class StreamsBuilder:
     def __init__(self, *, in_columns: bool = True) -> None:
         """Begin a program. `in_columns=False` processes record by record, even where columns would be faster.
 
-        A query needs that if it skips records on which a processor fails, or if its interceptors look at each record.
+        So does a query that leaves out records on which a processor fails, or whose interceptors look at each record.
         """
         self._graph = StreamGraph(KStream, in_columns)
         self._streams: dict[frozenset[str], KStream] = {}

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 from statestore.errors import ProcessorError
 from statestore.format.serde import Serde
 from statestore.interception.interceptor import Interceptor
-from statestore.processor.processor import Processor, ProcessorSupplier
+from statestore.processor.processor import EitherWay, Processor, ProcessorSupplier
 from statestore.processor.record import Record, RecordMetadata
 from statestore.recovery.metadata.state_metadata import ENTRY_KEYS
 from statestore.stores.builder import PartStore
@@ -64,10 +64,14 @@ class ProcessorNode:
     """Its stores that Kafka's processor of the same name does not have: descriptions, which are Kafka's, omit them.
     What is in them follows from its other stores."""
 
-    def make(self) -> Processor:
-        """Return a new processor. Raises ProcessorError if the supplier raises, TypeError if it makes anything else."""
+    def make(self, *, by_records: bool = False) -> Processor:
+        """Return a new processor, where it can be of single records if these go `by_records`.
+
+        Raises ProcessorError if the supplier raises, TypeError if it makes anything else.
+        """
+        supplier = self.supplier
         try:
-            processor = self.supplier()
+            processor = supplier.records() if by_records and isinstance(supplier, EitherWay) else supplier()
         except Exception as cause:
             raise ProcessorError(node=self.name, doing="when it was made", cause=cause) from cause
         if not isinstance(processor, Processor):

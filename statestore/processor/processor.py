@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from statestore.headers.record_columns import RecordColumns
@@ -35,6 +36,18 @@ class Processor:
 
 ProcessorSupplier = Callable[[], Processor]
 """Makes a new processor at every call: most often the class itself."""
+
+
+@dataclass(frozen=True)
+class EitherWay:
+    """Makes a processor of columns, or where a record may be left out or looked at by itself, one of records."""
+
+    columns: ProcessorSupplier
+    records: ProcessorSupplier
+
+    def __call__(self) -> Processor:
+        """Return a processor of columns."""
+        return self.columns()
 
 
 class BatchProcessor(Processor):

@@ -66,10 +66,6 @@ class Outlet(Protocol):
         ...
 
 
-_OF_ONE_RECORD: Final = {FailureStage.PROCESSING, FailureStage.PRODUCTION}
-"""Stages that leave out a record: who takes records either way then takes single ones."""
-
-
 class _NoOutlet:
     waiting = 0
 
@@ -376,9 +372,9 @@ class Task:
                 sink, send_batch, receiver, context, is_by_rows=before is not None
             )
         made: dict[str, tuple[Processor, ProcessorContext]] = {}
-        leaves_out = bool(_OF_ONE_RECORD & self.failures.keeps_on)
+        by_records = self._interceptors.consumes or FailureStage.PROCESSING in self.failures.keeps_on
         for node in topology.processors.values():
-            processor = node.make()
+            processor = node.make(by_records=by_records)
             stores = {**self._global_views, **{name: self._stores[name] for name in node.stores}}
             made[node.name] = (
                 processor,
@@ -400,7 +396,7 @@ class Task:
                 self._needing.add(node.name)
             else:
                 receivers[node.name] = locate_failures(node.name, processor.process, context)
-            if isinstance(processor, BatchProcessor) and (node.name in self._needing or not leaves_out):
+            if isinstance(processor, BatchProcessor) and (node.name in self._needing or not by_records):
                 self._taking.add(node.name)
                 batch_receivers[node.name] = processor_batches(node.name, processor, context)
                 receivers.setdefault(node.name, as_columns(node.name, batch_receivers[node.name], context))
@@ -449,7 +445,7 @@ class Task:
                 "records: use on_ingest_columns instead"
             )
         has_columns = source.key_serde.columns is not None and source.value_serde.columns is not None
-        pays = has_columns and not self._interceptors.consumes and bool(self._taking.intersection(children))
+        pays = has_columns and bool(self._taking.intersection(children))
         columns = None
         if is_needed or (pays and self._is_above_no_records(source.name)):
             columns = ColumnSource(source, below(batch_receivers), earlier, is_needed=is_needed)

@@ -15,9 +15,13 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors import stateless
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.errors import StateStoreError
+from statestore.headers.topic_columns import source_batch
 from statestore.interception.failures import FailureHandling
 from statestore.processor import column_receivers
+from statestore.processor.context import TaskRecordContext
+from statestore.processor.task import Task
 from statestore.testing import TestRecord, TopologyTestDriver
+from tests.support.interceptors import Named
 
 TEXT, INT64, DOUBLE, BYTES = Serdes.string(), Serdes.int64(), Serdes.double(), Serdes.bytes()
 
@@ -54,6 +58,7 @@ STEPS: dict[str, Callable[[KStream], KStream]] = {
     ),
     "again": lambda stream: with_known_values(stream).repartition(key_serde=TEXT),
     "branches": lambda stream: branches_of(stream),
+    "one branch": lambda stream: one_branch_of(stream),
     "count": lambda stream: counts_of(stream),
 }
 FAILING: dict[str, Callable[[KStream], KStream]] = {
@@ -66,6 +71,19 @@ FAILING: dict[str, Callable[[KStream], KStream]] = {
     ),
     "pairs": lambda stream: stream.flat_map(
         lambda key, value: [(key, value), None if value == "bad" else (key, value)], key_serde=TEXT, value_serde=TEXT
+    ),
+    "what is too large": lambda stream: stream.map_values(
+        lambda value: 2**70 if value == "bad" else size(value), value_serde=INT64
+    ),
+    "what has no UTF-8": lambda stream: stream.map_values(
+        lambda value: "\ud800" if value == "bad" else value, value_serde=TEXT
+    ),
+    "what can't be written of a count": lambda stream: (
+        stream.filter(lambda key, value: key is not None)
+        .group_by_key()
+        .count(materialized=Materialized().with_store_in_memory())
+        .to_stream()
+        .map_values(lambda count: 1 if count == 3 else str(count), value_serde=TEXT)
     ),
     "what can't be written": lambda stream: stream.map_values(
         lambda value: 1 if value == "bad" else value, value_serde=TEXT
@@ -80,6 +98,12 @@ def branches_of(stream: KStream) -> KStream:
     split.branch(lambda key, value: value is None, name="none", chain=lambda branch: branch.to("nones"))
     branches = split.default_branch(name="rest", chain=lambda branch: branch.to("rest"))
     return branches[f"{stream._node}-long"]
+
+
+def one_branch_of(stream: KStream) -> KStream:
+    """The only branch: other records go nowhere."""
+    split = stream.split(name=f"{stream._node}-")
+    return split.branch(lambda key, value: key == "k", name="k").no_default_branch()[f"{stream._node}-k"]
 
 
 def with_known_values(stream: KStream) -> KStream:
@@ -162,6 +186,33 @@ def test_who_fails_is_named_or_left_out(step: str, stage: str, batches: list[lis
     assert in_columns == by_records
 
 
+def test_what_is_written_is_read_beside_what_is_not() -> None:
+    values = iter([1, "text", 2.5, None])
+    builder = StreamsBuilder()
+    mixed = builder.stream("in", key_serde=TEXT, value_serde=TEXT).map_values(
+        lambda _: next(values), value_serde=DOUBLE
+    )
+    mixed.map_values(repr, value_serde=TEXT).to("out")
+    found = run(builder.build(), [[TestRecord(b"k", b"v", 1)] * 4])
+    assert [record.value for record in found["out"]] == [b"1.0", b"'text'", b"2.5", b"None"]
+
+
+@pytest.mark.parametrize("rows_min", [1, 3, 100])
+def test_short_runs_of_topics_go_one_by_one_and_none_is_lost(monkeypatch: pytest.MonkeyPatch, rows_min: int) -> None:
+    monkeypatch.setattr(column_receivers, "_ROWS_MIN", rows_min)
+    builder = StreamsBuilder()
+    for topic in ("a", "b"):
+        stream = builder.stream(topic, key_serde=TEXT, value_serde=TEXT)
+        stream.map_values(str.upper, value_serde=TEXT).to(f"of-{topic}")
+    task = Task(builder.build(), 0, {}, TaskRecordContext())
+    topics = [*"abaaaabbab", *"bbbb"]
+    records = [(topic, 0, number, number, None, f"v{number}".encode(), b"") for number, topic in enumerate(topics)]
+    task.process_batch(source_batch(records))
+    assert task.outputs == [
+        (f"of-{topic}", number, None, f"V{number}".encode(), b"") for number, topic in enumerate(topics)
+    ]
+
+
 def test_steps_take_columns_where_all_serdes_have_some() -> None:
     builder = StreamsBuilder()
     stream = builder.stream("in", key_serde=TEXT, value_serde=TEXT)
@@ -190,3 +241,21 @@ def test_what_takes_records_below_a_step_has_it_take_records_too() -> None:
     found = run(builder.build(), [[TestRecord(b"k", b"v", number) for number in range(3)]])
     # As in Kafka, whoever comes after it sees what a processor has done to a record's headers.
     assert [record.headers for record in found["out"]] == [Headers([("marked", b"1")])] * 3
+
+
+class LongOnes(Named):
+    """Lets long values in."""
+
+    def on_consume(self, record: Record[str, str]) -> list[Record[str, str]]:
+        return [record] * (len(record.value) > 1)
+
+
+def test_an_interceptor_that_sees_records_has_aggregates_take_records() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key_serde=TEXT, value_serde=TEXT)
+    stream.group_by_key().count(materialized=Materialized().with_store_in_memory()).to_stream().to("out")
+    with TopologyTestDriver(builder.build(), interceptors=[LongOnes("long")]) as driver:
+        source = driver.create_input_topic("in", key_serde=TEXT, value_serde=TEXT)
+        source.pipe_micro_batch([TestRecord("k", value, 1) for value in ("aa", "b", "cc")])
+        found = driver.create_output_topic("out", key_serde=TEXT, value_serde=INT64).read_key_values_to_list()
+    assert found == [("k", 1), ("k", 2)]
