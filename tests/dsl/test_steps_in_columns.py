@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore import BatchProcessor, Headers, Processor, ProcessorContext, Record, Serdes, Topology
+from statestore import BatchProcessor, Headers, Processor, ProcessorContext, Record, RecordColumns, Serdes, Topology
 from statestore.dsl.kstream import KStream
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors import stateless
@@ -146,7 +146,8 @@ def run(topology: Topology, batches: list[list[TestRecord]], **failures: str) ->
 
 @pytest.fixture(autouse=True)
 def _parts_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stateless, "_ROWS_MAX", 3)
+    monkeypatch.setattr(stateless, "_ROWS_MAX", 4)
+    monkeypatch.setattr(stateless, "_LOOK_AFTER", 2)
 
 
 def texts(*drawn: str | None) -> st.SearchStrategy[bytes | None]:
@@ -211,6 +212,32 @@ def test_short_runs_of_topics_go_one_by_one_and_none_is_lost(monkeypatch: pytest
     assert task.outputs == [
         (f"of-{topic}", number, None, f"V{number}".encode(), b"") for number, topic in enumerate(topics)
     ]
+
+
+@pytest.mark.parametrize(
+    ("header_bytes", "value_bytes", "rows"),
+    [(10, 10, [8_000, 2_000]), (600, 10, [4_000, 4_000, 2_000]), (10, 4_000, [1_000] * 10)],
+)
+def test_what_one_record_becomes_goes_on_in_parts_of_bounded_size(
+    monkeypatch: pytest.MonkeyPatch, header_bytes: int, value_bytes: int, rows: list[int]
+) -> None:
+    monkeypatch.setattr(stateless, "_ROWS_MAX", 8_000)
+    monkeypatch.setattr(stateless, "_BYTES_MAX", 2_600_000)
+    monkeypatch.setattr(stateless, "_LOOK_AFTER", 1_000)
+    seen: list[int] = []
+
+    class Sizes(BatchProcessor):
+        def process_batch(self, records: RecordColumns) -> None:
+            seen.append(len(records))
+
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key_serde=TEXT, value_serde=TEXT)
+    made = stream.flat_map_values(lambda value: [value * value_bytes] * 10_000, value_serde=TEXT)
+    made.process(Sizes)
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.create_input_topic("in", key_serde=TEXT, value_serde=TEXT)
+        source.pipe_micro_batch([TestRecord("k", "v", 1, [("h", b"h" * header_bytes)])])
+    assert seen == rows
 
 
 def test_steps_take_columns_where_all_serdes_have_some() -> None:

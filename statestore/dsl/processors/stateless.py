@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from sys import getsizeof
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from statestore.dsl.functions import Function, pair
+from statestore.format.binary_columns import row_sizes
 from statestore.format.serde import Serde, as_read, column_of
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
@@ -15,7 +17,10 @@ from statestore.processor.record import Record
 Pair: TypeAlias = "tuple[Any, Any]"
 
 _ROWS_MAX: Final = 8192
-"""How many records of columns are made before they go on: one may become any number."""
+_BYTES_MAX: Final = 8 << 20
+"""How many records of columns are made before they go on, and of what size: one may become any number."""
+_LOOK_AFTER: Final = 256
+"""After how many of them that is looked at."""
 
 
 class StatelessStep(NamedTuple):
@@ -78,15 +83,21 @@ class StatelessColumns(Stateless, BatchProcessor):
         pairs, function, row = self._step.pairs, self._function, 0
         made: tuple[list[int], list[Any], list[Any]] = ([], [], [])
         rows, keys, values = made
+        first_look = _LOOK_AFTER if self._step.makes_values else 0  # else there is no more than there was
+        look_at, size_bytes, header_bytes = first_look, 0, int(row_sizes(records.headers).max()) * _LOOK_AFTER
         try:
             for row, (came_key, came_value) in enumerate(_pairs(records)):
                 for key, value in pairs(function, came_key, came_value):
                     rows.append(row)
                     keys.append(key)
                     values.append(value)
-                if len(rows) >= _ROWS_MAX:
-                    yield made
-                    rows, keys, values = made = [], [], []
+                    if len(rows) == look_at:
+                        size_bytes += sum(map(getsizeof, values[-_LOOK_AFTER:])) + header_bytes
+                        look_at += _LOOK_AFTER
+                        if look_at > _ROWS_MAX or size_bytes > _BYTES_MAX:
+                            yield made
+                            rows, keys, values = made = [], [], []
+                            look_at, size_bytes = first_look, 0
         except Exception as cause:
             self._context.fail_on(records, row, cause)
         if rows:
