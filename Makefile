@@ -25,7 +25,7 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 PEERS_LOCK := benchmarks/peers/environment.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-middleware test test-fast test-matrix durations soak kills simulate mutations check bench bench-check bench-peers docs lock clean java jars
+.PHONY: help demo demo-kafka demo-middleware test test-fast test-matrix durations soak kills simulate mutations check bench bench-check bench-peers docs lock clean java jars prometheus
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -126,6 +126,9 @@ clean: ## remove the environment and all caches of this directory
 # Before the environment, because it fails at once where Java is missing and can't be installed.
 java:
 	@.ci/find-java >/dev/null
+
+prometheus: # which tests of metrics and alerts use where it is
+	@command -v promtool >/dev/null || .ci/apt-install prometheus
 
 jars: java $(INSTALLED)
 	@$(WITH_JAVA) $(BIN)/python -m statestore.testing.jars

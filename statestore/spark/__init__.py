@@ -4,7 +4,7 @@ stateful        the entry: a topology as an operator of a query; drivers: Spark'
 shards          what a shard is given and gives back, and the call between
 dataframes      turns DataFrames into records and back, and works on them
 checkpoints     what a checkpoint says; start_refusal: checks that are possible only when a query starts
-figures         the figures of a batch; listener: who is told
+figures         the figures of a batch; listener: who is told; metrics: Prometheus and OpenTelemetry
 recommendation, query_settings, python_daemon
                 how Spark is set up
 code_on_workers whether workers can load the code of a topology

@@ -78,12 +78,12 @@ class CallFigures(CommitFigures):
     """What processors have counted, by `<node>.<what>`: see `ProcessorContext.count`."""
 
 
-_BY_STORE: Final[Mapping[str, Any]] = {"stores": StoreFigures, "sizes": SizeFigures}
+BY_STORE: Final[Mapping[str, Any]] = {"stores": StoreFigures, "sizes": SizeFigures}
 """The fields of CallFigures that are mappings from stores to figures."""
 _BY_NAME: Final = ("failures", "counted")
 """Those that are mappings from other names to numbers."""
-_TOPICS: Final[Mapping[str, Any]] = {
-    topic.name: topic.default_factory for topic in fields(CallFigures) if topic.name not in (*_BY_STORE, *_BY_NAME)
+TOPICS: Final[Mapping[str, Any]] = {
+    topic.name: topic.default_factory for topic in fields(CallFigures) if topic.name not in (*BY_STORE, *_BY_NAME)
 }
 """All others, each with its class."""
 
@@ -104,7 +104,7 @@ class ShardFigures(CallFigures):
     def to_json(self) -> str:
         """Return a JSON object of objects, without zeros."""
         found: dict[str, Any] = {"shard": self.shard, "version": self.version}
-        found.update((name, _not_zero(getattr(self, name))) for name in _TOPICS if any(getattr(self, name)))
+        found.update((name, _not_zero(getattr(self, name))) for name in TOPICS if any(getattr(self, name)))
         found.update((name, dict(getattr(self, name))) for name in _BY_NAME if getattr(self, name))
         found["stores"] = {name: _not_zero(store) for name, store in self.stores.items() if any(store)}
         if self.sizes:
@@ -115,8 +115,8 @@ class ShardFigures(CallFigures):
     def from_json(cls, text: str) -> ShardFigures:
         """Return the figures that `to_json` wrote."""
         found = json.loads(text)
-        topics = {name: kind(**found.get(name, {})) for name, kind in _TOPICS.items()}
-        for topic, kind in _BY_STORE.items():
+        topics = {name: kind(**found.get(name, {})) for name, kind in TOPICS.items()}
+        for topic, kind in BY_STORE.items():
             topics[topic] = {name: kind(**store) for name, store in found.get(topic, {}).items()}
         topics.update((name, found.get(name, {})) for name in _BY_NAME)
         return cls(shard=found["shard"], version=found["version"], **topics)
@@ -249,7 +249,7 @@ def _batch_figures(progress: StreamingQueryProgress, state_id: str, metrics: Map
 
 def _sums(calls: Collection[ShardFigures]) -> dict[str, Any]:
     """Return the sums of the calls' figures as fields of CallFigures."""
-    sums = {name: total(kind, (getattr(call, name) for call in calls)) for name, kind in _TOPICS.items()}
+    sums = {name: total(kind, (getattr(call, name) for call in calls)) for name, kind in TOPICS.items()}
     for name in _BY_NAME:
         by_name: Counter[str] = Counter()
         for call in calls:

@@ -12,14 +12,18 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from statestore.recovery.commit.figures import SizeFigures
 from statestore.spark.figures import BatchFigures, batch_figures, size_text, sums_by_store
+from statestore.spark.metrics import Exporter, opentelemetry_exporter, prometheus_exporter, readings
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from prometheus_client import CollectorRegistry
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,
         QueryStartedEvent,
         QueryTerminatedEvent,
     )
+    from typing_extensions import Self  # typing has it from Python 3.11 on
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,12 +42,29 @@ class StateStoreListener(StreamingQueryListener):
         and harm neither the query nor other listeners.
         """
         self._on_batch = on_batch
+        self._exporters: list[Exporter] = []
         self._lock = threading.Lock()
         self._history: deque[BatchFigures] = deque(maxlen=history)
         self._called: dict[str, set[tuple[str, int]]] = {}
         """By run, the state and number of each shard that was called."""
         self._sizes: dict[str, dict[int, Mapping[str, SizeFigures]]] = {}
         """By state and shard, the sizes of the stores."""
+
+    def to_prometheus(self, registry: CollectorRegistry | None = None) -> Self:
+        """Add the figures up in metrics of a registry of `prometheus_client`, the default one for None; return self.
+
+        Serve them with its `start_http_server(port)`. Needs the extra `prometheus`.
+        """
+        self._exporters.append(prometheus_exporter(registry))
+        return self
+
+    def to_opentelemetry(self, provider: MeterProvider | None = None) -> Self:
+        """Add the figures up in instruments of a meter provider, the one that is configured for None; return self.
+
+        Needs the extra `opentelemetry`.
+        """
+        self._exporters.append(opentelemetry_exporter(provider))
+        return self
 
     def batches(self, query_id: str | None = None) -> list[BatchFigures]:
         """Return the figures that are kept, oldest first; of one query, or of all queries for None."""
@@ -84,15 +105,18 @@ class StateStoreListener(StreamingQueryListener):
             self._history.append(figures)
             self._sizes.setdefault(figures.state_id, {}).update((each.shard, each.sizes) for each in figures.shards)
         restored = {(figures.state_id, shard.shard) for shard in figures.shards if shard.restore.shards}
-        troubles = troubles_of(figures, restored_again=len(restored & called))
+        restored_again = len(restored & called)
+        troubles = troubles_of(figures, restored_again=restored_again)
         called.update((figures.state_id, shard.shard) for shard in figures.shards)
         _LOG.log(logging.WARNING if troubles else logging.INFO, "%s", "; ".join([str(figures), *troubles]))
-        if self._on_batch is None:
-            return
-        try:
-            self._on_batch(figures)
-        except Exception:
-            _LOG.exception("on_batch failed on batch %d of query %s", figures.batch_id, figures.query_id)
+        if self._on_batch is not None:
+            try:
+                self._on_batch(figures)
+            except Exception:
+                _LOG.exception("on_batch failed on batch %d of query %s", figures.batch_id, figures.query_id)
+        for exporter in self._exporters:
+            for reading in readings(figures, restored_again=restored_again):
+                exporter(reading)
 
 
 def troubles_of(figures: BatchFigures, *, restored_again: int) -> list[str]:

@@ -8,7 +8,10 @@ import pytest
 from statestore.errors.middleware import ExtraMissingError
 from statestore.middleware.application import extra
 
-LIBRARIES = ("confluent_kafka", "fastavro", "msgpack", "opentelemetry", "cryptography", "zstandard", "jwt", "cedarpy")
+LIBRARIES = (
+    *("confluent_kafka", "fastavro", "msgpack", "opentelemetry", "cryptography", "zstandard", "jwt", "cedarpy"),
+    "prometheus_client",
+)
 
 
 def test_a_missing_library_names_its_extra() -> None:

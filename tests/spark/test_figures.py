@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
@@ -51,6 +52,7 @@ class Told:
 
     home: Path
     listener: StateStoreListener
+    metrics: CollectorRegistry
     progress: list[StreamingQueryProgress]
 
     def batches(self, via: str) -> list[BatchFigures]:
@@ -94,7 +96,8 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
         came.put(figures)
         raise RuntimeError("harms nobody")
 
-    listener = StateStoreListener(take)
+    metrics = CollectorRegistry()
+    listener = StateStoreListener(take).to_prometheus(metrics)
     spark.streams.addListener(listener)
     try:
         for number, orders in enumerate(BATCHES):
@@ -108,7 +111,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
                 came.get(timeout=60)
     finally:
         spark.streams.removeListener(listener)
-    return Told(home, listener, progress)
+    return Told(home, listener, metrics, progress)
 
 
 def shard_of(order: Order) -> int:
@@ -165,3 +168,15 @@ def test_a_query_itself_knows_the_same(told: Told) -> None:
     by_batch = {(figures.batch_id, figures.state_id): figures for figures in told.listener.batches()}
     assert [by_batch[batch] for batch in order] == known
     assert len(known) == len(by_batch) == len(BATCHES) * len(VIAS)
+
+
+@pytest.mark.parametrize("via", VIAS)
+def test_metrics_count_all_batches_of_a_shard(told: Told, via: str) -> None:
+    batches = told.batches(via)
+    for shard in range(SHARDS):
+        of_shard = [order for orders in BATCHES for order in orders if shard_of(order) == shard]
+        labels = {"query": "orders", "state": batches[0].state_id, "shard": str(shard)}
+        bad = sum(isinstance(order, Unreadable) for order in of_shard)
+        for name, value in (("process", len(of_shard)), ("dropped_records", bad)):
+            assert told.metrics.get_sample_value(f"statestore_{name}_total", labels) == value
+        assert told.metrics.get_sample_value("statestore_version", labels) == len(BATCHES)
