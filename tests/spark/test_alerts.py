@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import socket
 import subprocess
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import start_http_server
 
 from statestore.recovery.commit.figures import RestoreFigures, SnapshotFigures, SpillFigures, UpgradeFigures
-from statestore.spark import StateStoreListener
 from statestore.spark.figures import ShardFigures
 from statestore.spark.metrics import METRICS
 from tests.support.documentation import ROOT
-from tests.support.spark.told import TIMES, progress, shard
+from tests.support.spark.scraped import ALERTS, RULES, Driver, Scrapes, fired_at, run_promtool, with_prometheus
+from tests.support.spark.told import TIMES, shard
 
-RULES = ROOT / "docs/monitoring/alerts.yml"
 DASHBOARD = ROOT / "docs/monitoring/dashboard.json"
 PAGE = (ROOT / "docs/monitoring.md").read_text(encoding="utf-8")
-ALERTS = re.findall(r"alert: (\w+)", RULES.read_text(encoding="utf-8"))
-IN_RULES = {*re.findall(r"statestore_\w+", RULES.read_text(encoding="utf-8")), "statestore_process_total"}
 NAMES = {metric.prometheus_name for metric in METRICS}
 LABELS = {label for metric in METRICS for label in metric.labels}
 
@@ -58,84 +52,31 @@ HARMLESS: Mapping[str, ShardFigures] = {
 RESTARTS_AT = 55
 """When the driver of the query "restarted" begins anew, with empty local disks."""
 
-with_prometheus = pytest.mark.skipif(
-    shutil.which("promtool") is None or shutil.which("prometheus") is None,
-    reason="make prometheus installs Debian's package",
-)
+
+def shards(called: ShardFigures) -> list[ShardFigures]:
+    return [called, *(shard(number) for number in (0, 2, 3))]
 
 
-class Driver:
-    """A listener with a registry, which is told of one query."""
-
-    def __init__(self, query: str) -> None:
-        self.query, self.run = query, uuid.uuid4()
-        self.registry = CollectorRegistry()
-        self._listener = StateStoreListener().to_prometheus(self.registry)
-
-    def tell(self, called: ShardFigures, batch_id: int) -> None:
-        others = (shard(number) for number in (0, 2, 3))
-        self._listener.onQueryProgress(
-            progress(called, *others, batch_id=batch_id, run=self.run, name=self.query, batchDuration=700)
-        )
-
-    def samples(self) -> Iterator[tuple[str, float]]:
-        """Yield what a scrape gets of the rules' metrics."""
-        for family in self.registry.collect():
-            for sample in family.samples:
-                if sample.name in IN_RULES:
-                    labels = ",".join(f"{name}={json.dumps(value)}" for name, value in sample.labels.items())
-                    yield f"{sample.name}{{{labels}}}", sample.value
-
-
-def scrapes() -> dict[str, list[str]]:
-    """Return what a Prometheus that scrapes each minute has of each series, as promtool writes it."""
-    found: dict[str, list[str]] = {}
+@with_prometheus
+def test_each_cause_fires_its_alert_and_nothing_else(tmp_path: Path) -> None:
+    assert list(CAUSES) == ALERTS
+    scrapes = Scrapes()
     for query, then in {**CAUSES, **HARMLESS}.items():
         driver = Driver(query)
         for minute in range(ENDS + 1):
             called = then if minute >= BEGINS else HEALTHY
             if query == "restarted" and minute == RESTARTS_AT:
                 driver, called = Driver(query), replace(called, restore=RESTORED)
-            driver.tell(called, minute)
-            for series, value in driver.samples():
-                values = found.setdefault(series, [])
-                values += ["_"] * (minute - len(values)) + [str(value)]
-    return found
-
-
-def fired_at(minute: int, fired: Mapping[str, str]) -> dict[str, Any]:
-    samples = [{"labels": f'{{alertname="{alert}", query="{query}"}}', "value": 1} for alert, query in fired.items()]
-    expression = 'count by (alertname, query) (ALERTS{alertstate="firing"})'
-    return {"expr": expression, "eval_time": f"{minute}m", "exp_samples": samples}
-
-
-@with_prometheus
-def test_each_cause_fires_its_alert_and_nothing_else(tmp_path: Path) -> None:
-    assert sorted(CAUSES) == sorted(ALERTS)
+            driver.tell(shards(called), minute)
+            scrapes.take(driver, minute)
     processed = 'increase(statestore_process_total{query="restarted", shard="1"}[40m])'
-    test = {
-        "rule_files": [str(RULES)],
-        "evaluation_interval": "1m",
-        "tests": [
-            {
-                "interval": "1m",
-                "input_series": [{"series": name, "values": " ".join(them)} for name, them in scrapes().items()],
-                "promql_expr_test": [
-                    fired_at(BEGINS - 1, {}),
-                    fired_at(ENDS, {alert: alert for alert in CAUSES}),
-                    # Ten records a minute, counted over the restart of the driver.
-                    {
-                        "expr": f"count(abs({processed} - 400) < 1)",
-                        "eval_time": f"{ENDS}m",
-                        "exp_samples": [{"labels": "{}", "value": 1}],
-                    },
-                ],
-            }
-        ],
+    ten_a_minute_over_the_restart = {
+        "expr": f"count(abs({processed} - 400) < 1)",
+        "eval_time": f"{ENDS}m",
+        "exp_samples": [{"labels": "{}", "value": 1}],
     }
-    (tmp_path / "test.json").write_text(json.dumps(test), encoding="utf-8")  # which is YAML, too
-    told = subprocess.run(["promtool", "test", "rules", "test.json"], cwd=tmp_path, capture_output=True, text=True)
-    assert told.returncode == 0, told.stdout + told.stderr
+    fired = {alert: alert for alert in CAUSES}
+    scrapes.check(tmp_path, fired_at(BEGINS - 1, {}), fired_at(ENDS, fired), ten_a_minute_over_the_restart)
 
 
 def expressions(panels: list[dict[str, Any]]) -> list[str]:
@@ -159,8 +100,7 @@ def test_the_dashboards_expressions_are_promql(tmp_path: Path) -> None:
     filled = [text.replace("$__rate_interval", "5m").replace("$query", ".*") for text in shown]
     rules = [{"record": f"panel:{number}", "expr": text} for number, text in enumerate(filled)]
     (tmp_path / "rules.json").write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
-    told = subprocess.run(["promtool", "check", "rules", "rules.json"], cwd=tmp_path, capture_output=True, text=True)
-    assert told.returncode == 0, told.stdout + told.stderr
+    run_promtool(tmp_path, "check", "rules", "rules.json")
 
 
 def free_port() -> int:
@@ -210,7 +150,7 @@ def test_prometheus_scrapes_loads_the_rules_and_fires(tmp_path: Path) -> None:
     server, thread = start_http_server(0, addr="127.0.0.1", registry=driver.registry)
     prometheus = Prometheus(tmp_path, server.server_port)
     try:
-        driver.tell(CAUSES["StateStoreSnapshotsOverdue"], 0)
+        driver.tell(shards(CAUSES["StateStoreSnapshotsOverdue"]), 0)
         (processed,) = prometheus.until_it_has('statestore_process_total{shard="1"}')
         (fired,) = prometheus.until_it_has('ALERTS{alertstate="firing"}')
         (group,) = prometheus.ask("rules")["groups"]
