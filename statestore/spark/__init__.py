@@ -5,6 +5,7 @@ shards          what a shard is given and gives back, and the call between
 dataframes      turns DataFrames into records and back, and works on them
 checkpoints     what a checkpoint says; start_refusal: checks that are possible only when a query starts
 figures         the figures of a batch; listener: who is told; metrics: Prometheus and OpenTelemetry
+heads           publishes what a batch has committed
 recommendation, query_settings, python_daemon
                 how Spark is set up
 code_on_workers whether workers can load the code of a topology

@@ -225,7 +225,7 @@ def in_frames(run: Generator[bytes, None, ShardResult]) -> Generator[pd.DataFram
         held.append(blob)
         held_bytes += len(blob)
     # The last blobs wait for the figures, which would cost as much in a frame of their own.
-    yield _frame(held or [None], result.figures.to_json())
+    yield _frame(held or [None], result.observed_json())
     return result
 
 

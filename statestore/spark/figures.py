@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from html import escape
 from typing import Any, Final, NamedTuple
@@ -101,14 +101,15 @@ class ShardFigures(CallFigures):
         """How long the shard call took, without waiting for Spark."""
         return sum(self.times)
 
-    def to_json(self) -> str:
-        """Return a JSON object of objects, without zeros."""
+    def to_json(self, **beside: str) -> str:
+        """Return a JSON object of objects, without zeros, and with what else the driver is to be told."""
         found: dict[str, Any] = {"shard": self.shard, "version": self.version}
         found.update((name, _not_zero(getattr(self, name))) for name in TOPICS if any(getattr(self, name)))
         found.update((name, dict(getattr(self, name))) for name in _BY_NAME if getattr(self, name))
         found["stores"] = {name: _not_zero(store) for name, store in self.stores.items() if any(store)}
         if self.sizes:
             found["sizes"] = {name: _not_zero(store) for name, store in self.sizes.items()}
+        found.update(beside)
         return json.dumps(found, separators=(",", ":"))
 
     @classmethod
@@ -215,11 +216,14 @@ def batch_figures(progress: StreamingQueryProgress) -> list[BatchFigures]:
 
     Empty for a trigger that ran no batch, and for queries without such an operator.
     """
-    return [
-        _batch_figures(progress, name.removeprefix(METRICS_PREFIX), _by_name(metrics))
-        for name, metrics in progress.observedMetrics.items()
-        if name.startswith(METRICS_PREFIX)
-    ]
+    return [_batch_figures(progress, state_id, metrics) for state_id, metrics in observed_states(progress)]
+
+
+def observed_states(progress: StreamingQueryProgress) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the id of each `stateful()` operator's state, with its observed metrics by name."""
+    for name, metrics in progress.observedMetrics.items():
+        if name.startswith(METRICS_PREFIX):
+            yield name.removeprefix(METRICS_PREFIX), _by_name(metrics)
 
 
 def _by_name(metrics: Row) -> dict[str, Any]:

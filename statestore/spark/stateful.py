@@ -30,6 +30,7 @@ from statestore.recovery.snapshots.options import DEFAULT_RETAINED_VERSIONS, Rec
 from statestore.spark.code_on_workers import check_code_on_workers
 from statestore.spark.drivers import through_apply_in_pandas_with_state, through_transform_with_state
 from statestore.spark.figures import observe_figures
+from statestore.spark.heads import publish_heads
 from statestore.spark.query_failure import end_with_sentence
 from statestore.spark.query_settings import (
     PARTITIONS,
@@ -153,6 +154,7 @@ def stateful(
     rows = records
     for stage, metadata in zip(stages, agreed, strict=True):
         state = _sharded_state(metadata, stage, local, recovery, accept_older_checkpoint)
+        publish_heads(spark, stage.location, metadata)
         call = ShardCall(
             stage.topology,
             state,

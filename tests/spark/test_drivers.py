@@ -52,7 +52,7 @@ def test_blobs_go_together_as_far_as_a_frame_holds_them_and_figures_with_the_las
 ) -> None:
     monkeypatch.setattr(drivers, "_FRAME_BYTES", 10)
     figures = ShardFigures.from_json('{"shard":1,"version":2,"stores":{}}')
-    ended = ShardResult("pointer", None, figures)
+    ended = ShardResult("pointer", None, figures, "identity")
 
     def run() -> Generator[bytes, None, ShardResult]:
         yield from map(bytes, sizes)

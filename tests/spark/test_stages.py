@@ -16,8 +16,10 @@ from statestore import Serdes, Topology
 from statestore.dsl import Materialized, StreamsBuilder
 from statestore.errors import RecoveryError, TopologyError
 from statestore.spark import batch_figures, read_store, stateful
+from statestore.spark.checkpoints.checkpoint import recorded_pointers
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.interceptors import Stamp
+from tests.support.spark.heads import wait_for_head
 from tests.support.spark.queries import KAFKA_ROWS
 from upgrade_tools.states.detection import open_state
 from upgrade_tools.states.location import LocationState
@@ -198,6 +200,9 @@ def test_shards_count_each_word_once(spark: SparkSession, tmp_path: Path) -> Non
         found = open_state(str(query.state), StateOptions(store=store))
         assert isinstance(found, LocationState)
         assert store in [spec.name for spec in found.metadata.stores]
+    committed = recorded_pointers(spark, str(tmp_path / "checkpoint"))
+    heads = [wait_for_head(query.state / stage, len(BATCHES) - 1) for stage in sorted(filter(None, called))]
+    assert sorted(pointer.to_json() for head in heads for pointer in head.pointers) == sorted(committed)
     with pytest.raises(
         RecoveryError, match=r"no store was named.*\(stage-0: known-.*; stage-1: counts, known-.*; stage-2: "
     ):

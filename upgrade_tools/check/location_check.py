@@ -6,10 +6,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from statestore.errors import StateStoreError
+from statestore.errors import RecoveryError, StateStoreError
 from statestore.errors.state import DurableFileCorruptedError, DurableFileMissingError
 from statestore.recovery.commit.manifest import Manifest, read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, check_content
+from statestore.recovery.heads.head import newest_head
 from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES, file_digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import (
@@ -40,9 +41,24 @@ def location_problems(state: LocationState, on_files: Callable[[int], None]) -> 
         problems.extend(_problems_of_shard(location, metadata, files, state.options.work_dir))
         on_files(files.deltas + len(files.snapshots))
         notes.append(files.describe())
+    try:
+        notes.extend(_head(state))
+    except RecoveryError as damaged:
+        problems.append(str(damaged))
     for pointer in state.pointers if state.knows_pointers else ():
         problems.extend(_needed_by(location, pointer, state.options.work_dir, on_files))
     return list(dict.fromkeys(problems)), notes
+
+
+def _head(state: LocationState) -> Iterator[str]:
+    """Yield what the head says, beside what is known of commits otherwise. Raises RecoveryError."""
+    head = newest_head(state.location, state.metadata.state_id)
+    if head is None:
+        return
+    compared = "" if state.head is not None or not state.knows_pointers else ", as the pointers that were given"
+    if compared and list(head.pointers) != state.pointers:
+        compared = ", other than the pointers that were given: the query went on meanwhile, or publishes no heads now"
+    yield f"head: {head.describe()}{compared}"
 
 
 def _problems_of_shard(

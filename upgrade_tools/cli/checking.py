@@ -110,7 +110,7 @@ def verify(
 ) -> int:
     """Read everything, and report what is wrong: files, checksums, entries, indexes; or compare two states.
 
-    Entries of a state location are read only with --checkpoint or --pointers.
+    Entries of a state location are read as its head says; without one, with --checkpoint or --pointers only.
     """
     if other is None:
         return _verify_one(of_both.first(where), as_json)

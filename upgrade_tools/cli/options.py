@@ -20,8 +20,10 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.schemes import problem_of_checkpoint
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, states_at
 from upgrade_tools.cli.option_groups import OptionGroup
+from upgrade_tools.cli.printing.output import errors, say
 from upgrade_tools.errors import UnknownLayoutError
 from upgrade_tools.states.detection import open_state, open_states
+from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import State, StateOptions
 
 _WHAT = "What to read"
@@ -111,7 +113,10 @@ PointersOption = Annotated[
 CheckpointOption = Annotated[
     str | None,
     typer.Option(
-        "--checkpoint", help="The query's checkpoint; read with Spark.", rich_help_panel=_SPARK, callback=not_empty
+        "--checkpoint",
+        help="The query's checkpoint, read with Spark (default: the head).",
+        rich_help_panel=_SPARK,
+        callback=not_empty,
     ),
 ]
 WorkDirOption = Annotated[
@@ -220,11 +225,19 @@ def expiry_headers(given: Sequence[str] | None) -> dict[str, str]:
 
 
 def state_at(path: str, committed: CommittedGroup, *groups: OptionGroup, **chosen: Any) -> State:
-    """Return the state at a path or URI; `chosen` are fields of `StateOptions`, beside those of the groups."""
+    """Return the state at a path or URI; `chosen` are fields of `StateOptions`, beside those of the groups.
+
+    Of a state location without pointers or checkpoint it is what the head says, of which people are told.
+    """
     for group in groups:
         chosen.update(group.chosen())
     check_state_at(path, committed, **chosen)
-    return open_state(path, StateOptions(pointers=committed.read(path), **chosen))
+    state = open_state(path, StateOptions(pointers=committed.read(path), **chosen))
+    if isinstance(state, LocationState) and not state.knows_pointers:
+        state.read_head()
+        if state.head is not None:
+            say(errors(), f"{state.path}: as of {state.head.describe()}")
+    return state
 
 
 def states_at_each_stage(path: str, committed: CommittedGroup, *groups: OptionGroup, **chosen: Any) -> list[State]:

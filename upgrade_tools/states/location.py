@@ -14,6 +14,7 @@ from statestore.errors import FormatError
 from statestore.errors.new_state import StatePointersError
 from statestore.format.keys.partitioner import partition_column
 from statestore.recovery.commit.pointer import CommitPointer, initial_pointer
+from statestore.recovery.heads.head import Head, newest_head
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import open_shard
 from statestore.recovery.making.placement import record_keys
@@ -33,12 +34,18 @@ class LocationState(State):
         super().__init__(str(location), Layout.LOCATION, range(metadata.shards), options)
         self.location = location
         self.metadata = metadata
+        self.head: Head | None = None
+        """The head that said what is committed; None if something else did."""
         self._pointers: list[CommitPointer] | None = None
 
     @property
     def knows_pointers(self) -> bool:
-        """Whether it is known what is committed: by the options, or as no query ran on a state that a tool made."""
-        return self.options.pointers is not None or (self.metadata.initial_state and not self.metadata.topology)
+        """Whether it is known what is committed: by options or a head, or as no query ran on a state of a tool."""
+        return (
+            self.head is not None
+            or self.options.pointers is not None
+            or (self.metadata.initial_state and not self.metadata.topology)
+        )
 
     @property
     def pointers(self) -> list[CommitPointer]:
@@ -52,11 +59,19 @@ class LocationState(State):
             if self.options.pointers is None:
                 raise StatePointersError(
                     self.path,
-                    problem="Spark's checkpoint records what is committed. Name it with --checkpoint, or give what "
-                    "`python -m statestore.spark pointers CHECKPOINT` prints with --pointers",
+                    problem="there is no head, and Spark's checkpoint records what is committed. Name it with "
+                    "--checkpoint, or give what `python -m statestore.spark pointers CHECKPOINT` prints with "
+                    "--pointers",
                 )
             self._pointers = committed_pointers(self.location, self.metadata, self.options.pointers, complete=False)
         return self._pointers
+
+    def read_head(self) -> None:
+        """Take the location's head for what is committed, if there is one. Raises RecoveryError, StatePointersError."""
+        head = newest_head(self.location, self.metadata.state_id)
+        if head is not None:
+            self._pointers = committed_pointers(self.location, self.metadata, head.pointers, complete=False)
+            self.head = head
 
     def found_stores(self) -> list[FoundStore]:
         """Return what is recorded, in the order of names."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import logging
+import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from statestore.errors import TopologyError
 from statestore.interception.failures import FailureHandling, FailureStage
@@ -16,6 +18,7 @@ from statestore.processor.topology import Topology
 from statestore.recovery.commit.changelog import ChangelogObserver, ChangelogRecord
 from statestore.recovery.commit.figures import Stopwatch
 from statestore.recovery.commit.pointer_fields import BatchEnd
+from statestore.recovery.heads.publishing import identity
 from statestore.recovery.metadata.agreement import claim
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.spark.figures import RecordFigures, ShardFigures, TimeFigures
@@ -26,6 +29,8 @@ from statestore.spark.shards.record_order import batches_in_order, records_in_or
 from statestore.spark.start_refusal import check_start
 
 _LOG = logging.getLogger(__name__)
+POINTER: Final = "pointer"
+WENT_ON_FROM: Final = "went_on_from"
 _RECORDS_PER_OUTPUT_BLOB = 20_000
 _HELD_OUTPUT_BYTES = 16 << 20
 """Of output blobs in memory until Spark takes them; more go to local disk. One record, or the end of a batch, may put
@@ -44,6 +49,13 @@ class ShardResult(NamedTuple):
     pointer: str
     wake_up_ms: int | None
     figures: ShardFigures
+    went_on_from: str
+    """The identity of the pointer that the call was given."""
+
+    def observed_json(self) -> str:
+        """Return what the driver is told of the call: its figures, and the pointer, compressed."""
+        packed = base64.b64encode(zlib.compress(self.pointer.encode())).decode()
+        return self.figures.to_json(**{POINTER: packed, WENT_ON_FROM: self.went_on_from})
 
 
 class _Processed(NamedTuple):
@@ -85,7 +97,7 @@ class ShardCall:
         check_partitions(self.planned_partitions)
         shard = self.routing.index(route)
         self._claim(query_id)
-        pointer = self.state.pointer(shard, recorded)
+        pointer = given = self.state.pointer(shard, recorded)
         context = TaskRecordContext(pointer.stream_time_ms, now_ms)
         with (
             self.state.spill_space(shard) as space,
@@ -122,7 +134,7 @@ class ShardCall:
             counted=processed.counted,
             **vars(committed),
         )
-        return ShardResult(pointer.to_json(), processed.wake_up_ms, figures)
+        return ShardResult(pointer.to_json(), processed.wake_up_ms, figures, identity(given))
 
     def _process(
         self, batch: ShardBatch, context: TaskRecordContext, spool: BlobSpool, outputs: OutputBlobs, watch: Stopwatch

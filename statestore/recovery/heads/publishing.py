@@ -1,0 +1,184 @@
+"""Publishes heads, given the shard calls of each batch that Spark has committed.
+
+A batch has calls of some shards only; the others keep their pointers. So a run knows what is committed in all shards if
+it knew that for the batch before. Each call says from which pointer it went on: one that is not the known one shows
+that something was missed. Then nothing is published until each shard was called.
+
+A run takes an order, one above the highest, once its pointers prove that no later run has committed: the names of
+deltas say which run made them. Whoever publishes first in an order looks once more: of two runs that take one, at least
+one sees the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from statestore.errors import RecoveryError
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.fences.run_fences import head_of
+from statestore.recovery.heads.head import (
+    HEADS_DIRECTORY,
+    MAX_ORDER,
+    Head,
+    HeadName,
+    head_names,
+    newest_head,
+    read_head,
+    write_head,
+)
+from statestore.recovery.location.durable_json import digest
+from statestore.recovery.location.durable_location import DurableLocation
+
+_LOG = logging.getLogger(__name__)
+_KEPT = 2
+"""Heads of a run that stay: the last one, and the one before for who is reading it."""
+
+
+class ShardCommit(NamedTuple):
+    """What a shard call has committed, and what it went on from."""
+
+    pointer: str
+    """As JSON."""
+    went_on_from: str
+    """`identity` of the pointer that it was given."""
+
+
+def identity(pointer: CommitPointer) -> str:
+    """Return a short text that no other pointer has."""
+    return digest(pointer.to_json().encode())
+
+
+class HeadPublisher:
+    """Publishes the heads of one run of a query in one state. Not for several threads."""
+
+    def __init__(
+        self,
+        location: DurableLocation,
+        state_id: str,
+        shards: int,
+        began: Callable[[int], CommitPointer],
+        *,
+        query: str,
+        run: str,
+    ) -> None:
+        """`began` returns the pointer that a shard starts from, of which Spark has recorded nothing."""
+        self._location = location
+        self._state_id = state_id
+        self._shards = shards
+        self._began = began
+        self._query = query
+        self._run = run
+        self._batch = -1
+        self._known: dict[int, CommitPointer] = {}
+        self._order: int | None = None
+        self._published: list[HeadName] = []
+
+    def take(self, batch: int, calls: Iterable[ShardCommit]) -> Head | None:
+        """Return the head that was published of a committed batch, None if it is not known in full, or not the newest.
+
+        Raises RecoveryError and LocationError.
+        """
+        if batch <= self._batch:
+            return None  # told again
+        known = self._known if batch == self._batch + 1 and self._known else self._before(batch)
+        self._batch, self._known = batch, {}
+        self._known = self._after(known, calls)
+        if len(self._known) < self._shards:
+            return None
+        pointers = tuple(self._known[shard] for shard in range(self._shards))
+        head = Head(self._state_id, self._query, self._run, batch, time.time_ns() // 1_000_000, pointers)
+        return head if self._publish(head) else None
+
+    def _before(self, batch: int) -> dict[int, CommitPointer]:
+        """Return the pointers before a batch, as far as it is known here for the first time."""
+        if batch == 0:
+            return {shard: self._began(shard) for shard in range(self._shards)}
+        try:
+            head = newest_head(self._location, self._state_id)
+        except RecoveryError as damaged:
+            _LOG.warning("%s", damaged)
+            head = None
+        if head is None or (head.query, head.batch) != (self._query, batch - 1):
+            return {}
+        return {pointer.shard: pointer for pointer in head.pointers}
+
+    def _after(self, known: Mapping[int, CommitPointer], calls: Iterable[ShardCommit]) -> dict[int, CommitPointer]:
+        """Return the pointers after these calls. Of a shard that has several, which one counts is not known."""
+        found: dict[int, set[str]] = {}
+        is_continued = True
+        for call in calls:
+            shard = CommitPointer.from_json(call.pointer).shard
+            found.setdefault(shard, set()).add(call.pointer)
+            is_continued &= shard not in known or identity(known[shard]) == call.went_on_from
+        if not is_continued:
+            _LOG.info("%s: a commit was missed; the next head comes once each shard was called", self._location)
+        pointers = dict(known) if is_continued else {}
+        for shard, texts in found.items():
+            pointers.pop(shard, None)
+            if len(texts) == 1:
+                pointers[shard] = CommitPointer.from_json(texts.pop())
+        return pointers
+
+    def _publish(self, head: Head) -> bool:
+        if self._order is not None:
+            self._published.append(write_head(self._location, self._order, head))
+            self._location.delete_all(name.file for name in self._published[:-_KEPT])
+            del self._published[:-_KEPT]
+            return True
+        names = head_names(self._location.names(HEADS_DIRECTORY))
+        while (order := self._order_over(names, head)) is not None:
+            mine = write_head(self._location, order, head)
+            names = head_names(self._location.names(HEADS_DIRECTORY))
+            others = [name for name in names if name.order >= order and name.run != self._run]
+            if not others:
+                self._order, self._published = order, [mine]
+                self._location.delete_all(name.file for name in names if name.order < order)
+                return True
+            self._location.delete(mine.file)
+            names = others
+        return False
+
+    def _order_over(self, names: list[HeadName], head: Head) -> int | None:
+        """Return the order by which a head comes after these; None if one of them is of a later run or batch."""
+        if not names:
+            return 1
+        try:
+            newest = read_head(self._location, names[-1])
+            if newest is None:
+                return None  # another one was published meanwhile, which the next batch looks at
+        except RecoveryError as damaged:
+            _LOG.warning("%s", damaged)
+            newest = None
+        if newest is not None and newest.state_id != self._state_id:
+            newest = None  # of a state that was here before
+        if newest is not None and not _comes_after(head, newest):
+            _LOG.info("%s: no head of %s: there is one of %s", self._location, head.describe(), newest.describe())
+            return None
+        if names[-1].order >= MAX_ORDER:
+            _LOG.warning("%s: no more heads: %s has the highest possible order", self._location, names[-1].file)
+            return None
+        if newest is not None and newest.batch >= head.batch:
+            text = "%s: the head goes back: from %s to %s"
+            _LOG.warning(text, self._location, newest.describe(), head.describe())
+        return names[-1].order + 1
+
+
+def _comes_after(head: Head, other: Head) -> bool:
+    """Return whether a run may publish a head over that of another run, which has committed nothing later.
+
+    Who entered a shard later has a higher epoch there, which is in the names of its deltas. Runs with the same epochs
+    in all shards stand on the same commits: then the later batch counts.
+    """
+    own, others = ([head_of(pointer) for pointer in each.pointers] for each in (head, other))
+    if len(own) != len(others):
+        return True
+    epochs = [(mine.epoch, theirs.epoch) for mine, theirs in zip(own, others, strict=True)]
+    if any(mine < theirs for mine, theirs in epochs):
+        return False
+    if any(mine > theirs for mine, theirs in epochs):
+        return True
+    is_ahead = all(mine.version >= theirs.version for mine, theirs in zip(own, others, strict=True))
+    return is_ahead and head.batch > other.batch

@@ -1,0 +1,274 @@
+"""Which batches get a head, and which runs may publish one, without Spark: a test says what Spark has committed."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from statestore.errors import RecoveryError
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile
+from statestore.recovery.heads.head import HEADS_DIRECTORY, Head, HeadName, newest_head, write_head
+from statestore.recovery.heads.publishing import HeadPublisher, ShardCommit, identity
+from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.location.shard_files import new_delta_name
+
+STATE = "state"
+SHARDS = 2
+GOLDEN = Path(__file__).parents[1] / "golden" / "head-1"
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> DurableLocation:
+    return DurableLocation(tmp_path)
+
+
+def after(pointer: CommitPointer, epoch: int) -> CommitPointer:
+    """Return the pointer after one more batch, which the run of this epoch has written."""
+    name = new_delta_name(pointer.shard, pointer.version + 1, epoch, f"r{epoch}")
+    delta = DurableFile(name, 10, "0" * 32)
+    return replace(pointer, version=pointer.version + 1, deltas=(*pointer.deltas, delta))
+
+
+class Run:
+    """A run of a query: what Spark's state has, and the publisher that is told of it."""
+
+    def __init__(self, location: DurableLocation, name: str, epoch: int, start: Run | None = None) -> None:
+        self.epoch = epoch
+        self.state = [CommitPointer(STATE, shard) for shard in range(SHARDS)] if start is None else list(start.state)
+        self.batch = -1 if start is None else start.batch
+        self.location = location
+        self.publisher = HeadPublisher(
+            location, STATE, SHARDS, lambda shard: CommitPointer(STATE, shard), query="query", run=name
+        )
+
+    def commit(self, *shards: int) -> list[ShardCommit]:
+        """Have Spark commit a batch that changes these shards; return what the driver is to be told."""
+        self.batch += 1
+        calls = []
+        for shard in shards:
+            given, self.state[shard] = self.state[shard], after(self.state[shard], self.epoch)
+            calls.append(ShardCommit(self.state[shard].to_json(), identity(given)))
+        return calls
+
+    def publish(self, *shards: int) -> Head | None:
+        """Commit a batch, and tell the publisher."""
+        calls = self.commit(*shards)
+        return self.publisher.take(self.batch, calls)
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether the head says what Spark has committed by this run."""
+        head = newest_head(self.location, STATE)
+        return head is not None and (head.batch, list(head.pointers)) == (self.batch, self.state)
+
+
+def files(location: DurableLocation) -> list[str]:
+    return location.names(HEADS_DIRECTORY)
+
+
+def test_shards_that_are_not_called_keep_their_pointers(location: DurableLocation) -> None:
+    run = Run(location, "a", 1)
+    for shards in ((0,), (1,), (), (0, 1)):
+        assert run.publish(*shards) is not None
+        assert run.is_newest
+    assert len(files(location)) == 2, "older ones are collected"
+
+
+def test_a_batch_is_published_once(location: DurableLocation) -> None:
+    run = Run(location, "a", 1)
+    calls = run.commit(0)
+    assert run.publisher.take(0, calls) is not None
+    assert run.publisher.take(0, calls) is None
+
+
+def test_after_a_lost_event_each_shard_must_be_called(location: DurableLocation) -> None:
+    run = Run(location, "a", 1)
+    run.publish(0, 1)
+    run.commit(1)
+    assert run.publish(0) is None, "what shard 1 has is not known"
+    assert not run.is_newest
+    assert run.publish(1) is not None
+    assert run.is_newest
+
+
+def test_a_pointer_that_was_not_gone_on_from_is_not_trusted(location: DurableLocation) -> None:
+    run = Run(location, "a", 1)
+    run.publish(0, 1)
+    run.state[0] = after(CommitPointer(STATE, 0), 1)  # of the attempt that Spark did not count
+    assert run.publish(0) is None
+    assert run.publish(1) is not None
+    assert run.is_newest
+
+
+def test_of_two_pointers_of_a_shard_neither_is_published(location: DurableLocation) -> None:
+    run = Run(location, "a", 1)
+    calls = run.commit(0, 1)
+    again = ShardCommit(after(CommitPointer(STATE, 0), 1).to_json(), calls[0].went_on_from)
+    assert run.publisher.take(0, [*calls, again]) is None
+    assert run.publish(1) is None
+    assert run.publish(0) is not None
+    assert run.is_newest
+
+
+def test_a_restart_goes_on_from_the_head(location: DurableLocation) -> None:
+    first = Run(location, "a", 1)
+    first.publish(0, 1)
+    second = Run(location, "b", 2, first)
+    assert second.publish(0) is not None
+    assert second.is_newest
+    assert len(files(location)) == 1, "the head of the run before is collected"
+
+
+def test_a_restart_after_a_batch_without_head_waits_until_each_shard_was_called(location: DurableLocation) -> None:
+    first = Run(location, "a", 1)
+    first.publish(0, 1)
+    first.commit(1)
+    second = Run(location, "b", 2, first)
+    assert second.publish(0) is None
+    assert second.publish(1) is not None
+    assert second.is_newest
+
+
+@pytest.mark.parametrize("has_published", [True, False])
+def test_a_driver_that_was_given_up_does_not_publish_over_its_successor(
+    location: DurableLocation, has_published: bool
+) -> None:
+    zombie = Run(location, "z", 1)
+    calls = zombie.commit(0, 1)
+    if has_published:
+        zombie.publisher.take(0, calls)
+    successor = Run(location, "b", 2, zombie)
+    assert successor.publish(0, 1) is not None
+    zombie.publisher.take(zombie.batch, calls)
+    zombie.publish(1)
+    zombie.publish(1)
+    assert successor.is_newest
+
+
+def test_nor_does_one_whose_successor_has_changed_nothing(location: DurableLocation) -> None:
+    zombie = Run(location, "z", 1)
+    calls = zombie.commit(0, 1)
+    write_head(location, 1, Head(STATE, "query", "b", 1, 0, tuple(zombie.state)))
+    assert zombie.publisher.take(0, calls) is None
+
+
+def test_an_older_checkpoint_takes_the_head_back_in_words(
+    location: DurableLocation, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Run(location, "a", 1)
+    run.publish(0, 1)
+    older = Run(location, "b", 2, run)
+    run.publish(0, 1)
+    run.publish(0, 1)
+    assert older.publish(0) is None, "the head that is there is not of the batch before"
+    with caplog.at_level(logging.WARNING):
+        assert older.publish(1) is not None
+    assert older.is_newest
+    assert "the head goes back: from batch 2 of query query" in caplog.text
+    run.publish(0, 1)
+    assert older.is_newest, "the run that was given up has a lower order"
+
+
+class Raced(DurableLocation):
+    """A location where another run publishes just before a head is written."""
+
+    others: Any = None
+
+    def write(self, name: str, data: Any) -> None:
+        """Write a file; let the others go first."""
+        if self.others is not None:
+            others, self.others = self.others, None
+            others()
+        super().write(name, data)
+
+
+def test_of_two_runs_that_take_one_order_the_later_one_publishes(tmp_path: Path) -> None:
+    raced = Raced(tmp_path)
+    zombie = Run(raced, "z", 1)
+    calls = zombie.commit(0, 1)
+    successor = Run(DurableLocation(tmp_path), "b", 2, zombie)
+    successor.publisher = HeadPublisher(
+        successor.location, STATE, SHARDS, lambda shard: zombie.state[shard], query="query", run="b"
+    )
+    successor.batch = -1
+    raced.others = lambda: successor.publish(0, 1)
+    assert zombie.publisher.take(0, calls) is None
+    assert successor.is_newest
+    assert len(files(raced)) == 1
+
+
+def test_a_damaged_head_is_refused_in_words_and_published_over(location: DurableLocation) -> None:
+    run = Run(location, "a", 1)
+    run.publish(0, 1)
+    (name,) = files(location)
+    path = Path(location.path(name).removeprefix("file://"))
+    path.write_bytes(path.read_bytes().replace(b'"batch": 0', b'"batch": 9'))
+    with pytest.raises(RecoveryError, match=r"is not a readable head \(its fields have the checksum"):
+        newest_head(location, STATE)
+    second = Run(location, "b", 2, run)
+    assert second.publish(0, 1) is not None
+    assert second.is_newest
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("format", 2, "it has format 2, this release knows 1"),
+        ("state_id", "../other", "can't be part of a path"),
+        ("batch", -1, "is not a whole number from 0"),
+        ("pointers", [CommitPointer(STATE, 1).to_json()], "not those of the shards"),
+        ("pointers", [CommitPointer("other", 0).to_json()], "not those of the shards"),
+        ("pointers", ["{"], "is not one of ours"),
+    ],
+)
+def test_wrong_fields_are_refused(field: str, value: object, problem: str) -> None:
+    fields = from_durable_json(Head(STATE, "query", "a", 0, 0, ()).to_json())
+    with pytest.raises(RecoveryError, match=problem):
+        Head.from_json(to_durable_json({**fields, field: value}).encode(), "where")
+
+
+def test_a_head_without_a_checksum_is_refused() -> None:
+    content = Head(STATE, "query", "a", 0, 0, ()).to_json().replace(b"digest", b"digesu")
+    with pytest.raises(RecoveryError, match="it has no checksum"):
+        Head.from_json(content, "where")
+
+
+def test_what_was_given_up_stays_the_head_until_all_of_it_has_changed(location: DurableLocation) -> None:
+    first = Run(location, "a", 1)
+    first.publish(0, 1)
+    older = Run(location, "c", 3, first)
+    second = Run(location, "b", 2, first)
+    second.publish(0, 1)
+    older.publish(0)
+    assert second.is_newest, "shard 1 may be that of a run which was given up"
+    older.publish(1)
+    assert older.is_newest
+
+
+def test_names_that_are_no_heads_do_not_count(location: DurableLocation) -> None:
+    run = Run(location, "a", 1)
+    run.publish(0, 1)
+    for name in ("99999999-000000000000-a.json.0123.partial", "999999999-000000000000-a.json", "notes"):
+        location.write(f"{HEADS_DIRECTORY}/{name}", b"{}")
+    assert run.is_newest
+
+
+def test_the_head_of_a_state_that_was_here_before_does_not_count(location: DurableLocation) -> None:
+    write_head(location, 7, Head("before", "query", "z", 100, 0, ()))
+    assert newest_head(location, STATE) is None
+    run = Run(location, "a", 1)
+    assert run.publish(0, 1) is not None
+    assert run.is_newest
+
+
+def test_golden() -> None:
+    head = newest_head(DurableLocation(GOLDEN), "1f0c3b5a7d9e4f60817263544536271a")
+    assert head is not None
+    name = HeadName(2, head.batch, head.run)
+    assert (head.batch, head.time_ms, [pointer.version for pointer in head.pointers]) == (41, 1_700_000_000_000, [3, 0])
+    assert head.to_json() == (GOLDEN / name.file).read_bytes()

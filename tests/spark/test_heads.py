@@ -1,0 +1,74 @@
+"""Heads of real queries: each says what Spark has committed, without Spark."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orders import seeded_orders
+from statestore.recovery.heads.head import HEADS_DIRECTORY
+from statestore.spark.checkpoints.checkpoint import recorded_pointers
+from tests.support.spark.heads import wait_for_head
+from tests.support.spark.queries import OrderQuery
+from upgrade_tools.cli.app import main
+
+pytestmark = pytest.mark.slow
+
+ORDERS = seeded_orders(60)
+VIAS = ("transform_with_state", "apply_in_pandas_with_state")
+
+
+@pytest.mark.parametrize("via", VIAS)
+def test_a_head_is_what_spark_has_committed_also_after_a_restart(spark: SparkSession, tmp_path: Path, via: str) -> None:
+    query = OrderQuery(spark, tmp_path, via)
+    query.add(ORDERS[:20], ORDERS[20:21])
+    query.run()
+    first = wait_for_head(tmp_path / "state", 1)
+    assert [pointer.to_json() for pointer in first.pointers] == sorted(
+        recorded_pointers(spark, str(tmp_path / "checkpoint"))
+    )
+    query.add(ORDERS[21:22])
+    query.run()
+    second = wait_for_head(tmp_path / "state", 2)
+    assert second.query == first.query
+    assert second.run != first.run
+    assert [pointer.to_json() for pointer in second.pointers] == sorted(
+        recorded_pointers(spark, str(tmp_path / "checkpoint"))
+    )
+
+
+def test_an_older_checkpoint_takes_the_head_back(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = OrderQuery(spark, tmp_path, VIAS[0])
+    query.add(ORDERS[:20])
+    query.run()
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "older")
+    query.add(ORDERS[20:40], ORDERS[40:])
+    query.run()
+    assert wait_for_head(tmp_path / "state", 2).pointers[0].version == 3
+    (tmp_path / "input" / "orders-0002.parquet").unlink()
+    query.run(checkpoint="older", accept_older_checkpoint=True)
+    assert [pointer.version for pointer in wait_for_head(tmp_path / "state", 1).pointers] == [2, 2]
+    assert "the head goes back: from batch 2 of query" in caplog.text
+    assert len(list((tmp_path / "state" / HEADS_DIRECTORY).iterdir())) == 1
+
+
+def test_tools_read_what_the_head_says(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query = OrderQuery(spark, tmp_path, VIAS[0])
+    query.add(ORDERS[:40], ORDERS[40:])
+    query.run()
+    head = wait_for_head(tmp_path / "state", 1)
+    state = str(tmp_path / "state")
+    assert main(["scan", state, "--json"]) == 0
+    by_head, said = capsys.readouterr()
+    assert f"as of {head.describe()}" in said
+    pointers = tmp_path / "pointers"
+    pointers.write_text("\n".join(recorded_pointers(spark, str(tmp_path / "checkpoint"))))
+    assert main(["scan", state, "--json", "--pointers", str(pointers)]) == 0
+    assert capsys.readouterr().out == by_head
+    assert main(["verify", state, "--pointers", str(pointers)]) == 0
+    assert f"head: {head.describe()}, as the pointers that were given" in capsys.readouterr().out
