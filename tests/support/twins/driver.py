@@ -48,7 +48,7 @@ class Run:
     def outcome(self, step: Step) -> Any:
         """What a step gives: None, records, or what went wrong."""
         try:
-            return self._perform(step)
+            return self.perform(step)
         except DriverFailedError:
             return FAILED
         except Exception as failure:
@@ -60,7 +60,8 @@ class Run:
     def topics(self) -> dict[str, list[Any]]:
         return {topic: self._read(topic) for topic in sorted(self._driver.produced_topic_names())}
 
-    def _perform(self, step: Step) -> Any:
+    def perform(self, step: Step) -> Any:
+        """Do what a step says, and return what it reads, if it does."""
         kind, argument, *rest = step
         if kind == "pipe":
             self._pipe(argument, *rest)

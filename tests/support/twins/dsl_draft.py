@@ -57,7 +57,8 @@ class Draft:
 
     def named(self, probability: float = 0.25) -> dict[str, Any]:
         """The option of a name of a node, or none."""
-        return {"name": self.new_name("node-")} if self.chance(probability) else {}
+        # Branches put a number behind it, which must not make another's name.
+        return {"name": self.new_name("node-") + "-"} if self.chance(probability) else {}
 
     def stored(self, probability: float = 0.5, **options: Any) -> dict[str, Any]:
         """The option of a store's name, with further ones, or none at all."""

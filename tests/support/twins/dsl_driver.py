@@ -351,6 +351,9 @@ def run_in_batches_here(scenario: DslScenario) -> dict[str, Any]:
         for topic, steps in groupby(scenario.steps, lambda step: step[1] if step[0] == "pipe" else None):
             if topic is not None:
                 run.pipe_micro_batch(topic, steps)
+            else:
+                for step in steps:
+                    run.perform(step)
         return {"emitted": [], "topics": _news(run), "dropped": driver.metrics()["dropped-records-total"]}
 
 
