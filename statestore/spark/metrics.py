@@ -147,7 +147,8 @@ def prometheus_exporter(registry: CollectorRegistry | None) -> Exporter:
     @cache
     def take_of(metric: Metric, labels: tuple[str, ...]) -> Callable[[float], None]:
         of_labels = made[metric].labels(*labels)
-        return of_labels.set if isinstance(of_labels, Gauge) else of_labels.inc
+        take: Callable[[float], None] = of_labels.set if isinstance(of_labels, Gauge) else of_labels.inc
+        return take
 
     return lambda reading: take_of(reading.metric, reading.labels)(reading.value)
 
