@@ -45,7 +45,7 @@ BEGINS, ENDS = 5, 12
 """The batches that have the cause: for more than half an hour, the widest window."""
 SLOW_BEGINS = ENDS - 2
 """The same of what is compared with before: in the last ten minutes."""
-SLOW_S = 0.3
+SLOW_S = 0.6
 SPARKS_OWN_MS = 50
 """What Spark takes for a batch without any shard call."""
 
