@@ -12,16 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from statestore import (
-    Processor,
-    ProcessorContext,
-    Record,
-    Serdes,
-    Stores,
-    Topology,
-    ValueAndTimestamp,
-    ValueTimestampHeaders,
-)
+from statestore import Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueAndTimestamp
+from statestore import ValueTimestampHeaders as Stored
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.errors.state import LocationNotWritableError
@@ -59,7 +51,7 @@ class Keeping(Processor):
     def process(self, record: Record[bytes, bytes]) -> None:
         if record.value == b"slow":
             time.sleep(SLOW_S)
-        self.kept.put(record.key, ValueTimestampHeaders.make(record.value, record.timestamp_ms, record.headers))
+        self.kept.put(record.key, Stored.make(record.value, record.timestamp_ms, record.headers))
 
 
 class KeepingWithoutHeaders(Keeping):
