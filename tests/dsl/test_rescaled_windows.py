@@ -7,19 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from statestore import Serdes, Topology
-from statestore.dsl import (
-    BufferConfig,
-    EmitStrategy,
-    JoinWindows,
-    Materialized,
-    SessionWindows,
-    SlidingWindows,
-    StreamJoined,
-    StreamsBuilder,
-    Suppressed,
-    TimeWindows,
-)
+from statestore import Serdes, Topology, dsl
 from statestore.headers.topic_columns import SourceFields
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
@@ -27,27 +15,31 @@ from statestore.processor.task_stores import shard_stores
 from tests.support.dsl.runs import SHOWN, TEXT
 from tests.support.recovery.rescaling import KEYS, States
 
-CLOSE = EmitStrategy.on_window_close()
-FINAL = Suppressed.until_window_closes(BufferConfig.unbounded().with_max_records(1_000))
+CLOSE = dsl.EmitStrategy.on_window_close()
+FINAL = dsl.Suppressed.until_window_closes(dsl.BufferConfig.unbounded().with_max_records(1_000))
 
 
 def program(name: str) -> Topology:
-    builder = StreamsBuilder()
+    builder = dsl.StreamsBuilder()
     stream = builder.stream("in", key_serde=TEXT, value_serde=TEXT)
     by_key = stream.group_by_key()
     tables = {
-        "windows": lambda: by_key.windowed_by(TimeWindows.of_size_with_no_grace(10)).emit_strategy(CLOSE).count(),
+        "windows": lambda: by_key.windowed_by(dsl.TimeWindows.of_size_with_no_grace(10)).emit_strategy(CLOSE).count(),
         "sliding": lambda: (
-            by_key.windowed_by(SlidingWindows.of_time_difference_with_no_grace(9)).emit_strategy(CLOSE).count()
+            by_key.windowed_by(dsl.SlidingWindows.of_time_difference_with_no_grace(9)).emit_strategy(CLOSE).count()
         ),
         "sessions": lambda: (
-            by_key.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(9)).emit_strategy(CLOSE).count()
+            by_key.windowed_by(dsl.SessionWindows.of_inactivity_gap_with_no_grace(9)).emit_strategy(CLOSE).count()
         ),
-        "suppressed windows": lambda: by_key.windowed_by(TimeWindows.of_size_with_no_grace(10)).count().suppress(FINAL),
+        "suppressed windows": lambda: (
+            by_key.windowed_by(dsl.TimeWindows.of_size_with_no_grace(10)).count().suppress(FINAL)
+        ),
         "suppressed sessions": lambda: (
-            by_key.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(9)).count().suppress(FINAL)
+            by_key.windowed_by(dsl.SessionWindows.of_inactivity_gap_with_no_grace(9)).count().suppress(FINAL)
         ),
-        "suppressed": lambda: by_key.count().suppress(Suppressed.until_time_limit(10, BufferConfig.max_records(1_000))),
+        "suppressed": lambda: by_key.count().suppress(
+            dsl.Suppressed.until_time_limit(10, dsl.BufferConfig.max_records(1_000))
+        ),
     }
     tables[name]().to_stream().to("out", key_serde=SHOWN, value_serde=SHOWN)
     return builder.build()
@@ -110,19 +102,19 @@ def test_each_comes_out_once_in_the_shard_of_its_key(
 
 def kept_again() -> Topology:
     """Return a program whose stores have keys with windows in them, in every place where they can have some."""
-    builder, named = StreamsBuilder(), Materialized.as_
+    builder, named = dsl.StreamsBuilder(), dsl.Materialized.as_
     by_key = builder.stream("in", key_serde=TEXT, value_serde=TEXT).group_by_key()
-    windows = by_key.windowed_by(TimeWindows.of_size_with_no_grace(10)).count(materialized=named("windows"))
+    windows = by_key.windowed_by(dsl.TimeWindows.of_size_with_no_grace(10)).count(materialized=named("windows"))
     mapped = windows.map_values(lambda count: 3 * count, value_serde=Serdes.int64(), materialized=named("mapped"))
     odd = mapped.filter(lambda window, count: count % 2, materialized=named("odd"))
     both = mapped.outer_join(odd, lambda one, other: f"{one} {other}", value_serde=TEXT, materialized=named("both"))
-    sessions = by_key.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(3)).count()
+    sessions = by_key.windowed_by(dsl.SessionWindows.of_inactivity_gap_with_no_grace(3)).count()
     named_sessions = sessions.map_values(str, value_serde=TEXT, materialized=named("sessions"))
     late = windows.late_records().group_by_key().count(materialized=named("late"))
     changes, odd_changes = mapped.to_stream(), odd.to_stream()
-    within = JoinWindows.of_time_difference_and_grace(1, 4)
-    stored = StreamJoined.with_(None, Serdes.int64(), Serdes.int64()).with_store_name("met")
-    of_windows = changes.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(20)).emit_strategy(CLOSE)
+    within = dsl.JoinWindows.of_time_difference_and_grace(1, 4)
+    stored = dsl.StreamJoined.with_(None, Serdes.int64(), Serdes.int64()).with_store_name("met")
+    of_windows = changes.group_by_key().windowed_by(dsl.TimeWindows.of_size_with_no_grace(20)).emit_strategy(CLOSE)
     counted = of_windows.count(materialized=named("of-windows"))
     for number, stream in enumerate(
         (
