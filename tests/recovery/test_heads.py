@@ -124,6 +124,27 @@ def test_a_restart_goes_on_from_the_head(location: DurableLocation) -> None:
     assert len(files(location)) == 1, "the head of the run before is collected"
 
 
+def test_the_head_of_another_copy_of_the_checkpoint_is_not_gone_on_from(location: DurableLocation) -> None:
+    first = Run(location, "a", 1)
+    first.publish(0, 1)
+    copy = Run(location, "b", 2, first)
+    first.publish(1)
+    copy.commit(1)  # by a driver that has died
+    third = Run(location, "c", 3, copy)
+    assert third.publish(0) is None, "shard 1 may be that of another checkpoint"
+    assert third.publish(1) is not None
+    assert third.is_newest
+
+
+def test_a_call_that_went_on_from_what_the_batch_left_alone_proves_nothing(location: DurableLocation) -> None:
+    first = Run(location, "a", 1)
+    first.publish(0, 1)
+    first.publish(1)
+    second = Run(location, "b", 2, first)
+    assert second.publish(0) is None
+    assert second.publish(1) is not None
+
+
 def test_a_restart_after_a_batch_without_head_waits_until_each_shard_was_called(location: DurableLocation) -> None:
     first = Run(location, "a", 1)
     first.publish(0, 1)
@@ -224,6 +245,7 @@ def test_a_damaged_head_is_refused_in_words_and_published_over(location: Durable
         ("pointers", [CommitPointer(STATE, 1).to_json()], "not those of the shards"),
         ("pointers", [CommitPointer("other", 0).to_json()], "not those of the shards"),
         ("pointers", ["{"], "is not one of ours"),
+        ("changed", [0], r"it has no shards \(0,\)"),
     ],
 )
 def test_wrong_fields_are_refused(field: str, value: object, problem: str) -> None:

@@ -408,6 +408,20 @@ MUTATIONS = (
         "        self._usage = {}\n",
         "",
     ),
+    Mutation(
+        "a run goes on from the head of the batch before, whoever made it",
+        "heads.publishing",
+        "HeadPublisher._before",
+        "written.isdisjoint(call.went_on_from for call in calls)",
+        "False",
+    ),
+    Mutation(
+        "a lost event is not missed",
+        "heads.publishing",
+        "HeadPublisher.take",
+        "batch == self._batch + 1 and self._known",
+        "self._known",
+    ),
 )
 
 

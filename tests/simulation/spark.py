@@ -33,6 +33,7 @@ from statestore.recovery.metadata.state_metadata import (
 )
 from statestore.recovery.shard_batch import CommittedBatch, ShardBatch, ShardedState
 from tests.simulation.decisions import DRIVER, LATER_DRIVER, TASK, Effect
+from tests.simulation.heads import DriverHeads
 from tests.simulation.machines import SimulatedLocalDirectory
 from tests.simulation.scheduler import Actor, Process
 
@@ -139,6 +140,8 @@ class Task:
     failures: int = 0
     winner: Attempt | None = None
     """The attempt that counts."""
+    counted: list[Attempt] = field(default_factory=list)
+    """All that counted, until what they handed on was lost."""
     error: BaseException | None = None
 
     @property
@@ -182,6 +185,7 @@ class Driver:
         self.failure: BaseException | None = None
         self.states: dict[Site, ShardedState] = {}
         self.routing: dict[Site, tuple[int, ...]] = {}
+        self.heads: dict[Site, DriverHeads] = {}
         self.actor: Actor = world.scheduler.spawn(self.name, self.process, self._run)
 
     @property
@@ -223,8 +227,11 @@ class Driver:
                 metadata.initial_state,
             )
             site.oracle.runs[self.run_id] = self
+            self.heads[site] = DriverHeads(self, site, metadata)
         for _ in range(start.batches):
             self._batch()
+        for heads in self.heads.values():
+            heads.deliver()
 
     def _asked(self, site: Site) -> StateMetadata:
         shards = self.start.shards or site.shards
@@ -242,6 +249,8 @@ class Driver:
         number = self.batch = checkpoint.committed + 1
         batch = checkpoint.plan(number)
         scheduler.op("spark.plan", f"batch {number}", DRIVER[:1])
+        for heads in self.heads.values():
+            heads.deliver()
         stages: list[tuple[Task, ...]] = [()]
         for site in self.sites:
             stages.append(tuple(Task(site, shard, stages[-1]) for shard in range(site.shards)))
@@ -258,8 +267,9 @@ class Driver:
                 recorded.committers[task.shard, number] = task.winner.committed
             else:
                 recorded.pointers[task.shard, number] = task.winner.committed
-        for site in self.sites:
+        for site, tasks in zip(self.sites, stages[1:], strict=True):
             site.oracle.batch_committed(self, number)
+            self.heads[site].committed(number, tasks)
 
     def _stage(self, tasks: tuple[Task, ...], number: int, batch: str) -> None:
         """Run tasks until each has succeeded."""
@@ -374,7 +384,9 @@ class Attempt:
         task.running -= 1
         task.ended += 1
         if error is None:
-            task.winner = task.winner or self
+            if task.winner is None:
+                task.winner = self
+                task.counted.append(self)
         else:
             task.failures += 1
             task.error = error if isinstance(error, FAILURE) else WorkerDiedError(str(error))

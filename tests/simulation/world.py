@@ -89,6 +89,8 @@ class Site:
         self.oracle = Oracle(world, self)
         self.initial: dict[int, CommitPointer] = {}
         """What shards start from, if the state was rescaled."""
+        self.published: set[str] = set()
+        """The runs whose heads were the newest."""
 
     @property
     def checkpoints(self) -> list[Checkpoint]:

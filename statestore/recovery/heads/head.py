@@ -1,7 +1,7 @@
 """A head: the commit pointers of all shards after one batch, which Spark has committed.
 
     heads/ORDER-BATCH-RUN.json   {"format": 1, "state_id": str, "query": str, "run": str, "batch": int, "time_ms": int,
-                                  "pointers": [str, ...], "digest": str}
+                                  "pointers": [str, ...], "changed": [int, ...], "digest": str}
 
 The name that comes last is the head: RUN is the ORDERth run that published here (8 digits), BATCH has 12. Files are
 never replaced, so a run with a lower ORDER can't publish over a higher one.
@@ -64,6 +64,8 @@ class Head:
     """When it was published, for people: nothing depends on it."""
     pointers: tuple[CommitPointer, ...]
     """Of each shard, in their order."""
+    changed: tuple[int, ...] = ()
+    """The shards of which this batch has written a delta, as far as the run knew what they had before."""
 
     def describe(self) -> str:
         """Return the head in words."""
@@ -80,6 +82,7 @@ class Head:
             "batch": self.batch,
             "time_ms": self.time_ms,
             "pointers": [pointer.to_json() for pointer in self.pointers],
+            "changed": self.changed,
         }
         return to_durable_json(fields).encode()
 
@@ -100,10 +103,13 @@ class Head:
                 whole_number(fields["batch"], 0),
                 whole_number(fields["time_ms"], 0),
                 pointers,
+                tuple(whole_number(shard, 0) for shard in fields["changed"]),
             )
             found = [(pointer.state_id, pointer.shard) for pointer in pointers]
             if found != [(head.state_id, shard) for shard in range(len(pointers))]:
                 raise ValueError(f"its pointers are not those of the shards of state {head.state_id} in their order")
+            if not {*head.changed} <= {*range(len(pointers))}:
+                raise ValueError(f"it has no shards {head.changed}")
         except (*MALFORMED, CommitPointerError) as cause:
             remedy = "Name the query's checkpoint instead; the query publishes another head with its next batch"
             raise RecoveryError(where, f"is not a readable head ({cause}). {remedy}") from cause

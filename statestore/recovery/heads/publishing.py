@@ -4,6 +4,10 @@ A batch has calls of some shards only; the others keep their pointers. So a run 
 it knew that for the batch before. Each call says from which pointer it went on: one that is not the known one shows
 that something was missed. Then nothing is published until each shard was called.
 
+Before its first batch a run knows the pointers of the head that is there if a call went on from a delta that the head's
+batch has written: nobody else has that, so the run's checkpoint has this batch. By number alone it may be another's,
+where two copies of a checkpoint run.
+
 A run takes an order, one above the highest, once its pointers prove that no later run has committed: the names of
 deltas say which run made them. Whoever publishes first in an order looks once more: of two runs that take one, at least
 one sees the other.
@@ -83,16 +87,19 @@ class HeadPublisher:
         """
         if batch <= self._batch:
             return None  # told again
-        known = self._known if batch == self._batch + 1 and self._known else self._before(batch)
+        calls = list(calls)
+        known = self._known if batch == self._batch + 1 and self._known else self._before(batch, calls)
         self._batch, self._known = batch, {}
         self._known = self._after(known, calls)
         if len(self._known) < self._shards:
             return None
         pointers = tuple(self._known[shard] for shard in range(self._shards))
-        head = Head(self._state_id, self._query, self._run, batch, time.time_ns() // 1_000_000, pointers)
+        changed = tuple(shard for shard in sorted(known) if known[shard].head != pointers[shard].head)
+        now_ms = time.time_ns() // 1_000_000
+        head = Head(self._state_id, self._query, self._run, batch, now_ms, pointers, changed)
         return head if self._publish(head) else None
 
-    def _before(self, batch: int) -> dict[int, CommitPointer]:
+    def _before(self, batch: int, calls: Iterable[ShardCommit]) -> dict[int, CommitPointer]:
         """Return the pointers before a batch, as far as it is known here for the first time."""
         if batch == 0:
             return {shard: self._began(shard) for shard in range(self._shards)}
@@ -102,6 +109,9 @@ class HeadPublisher:
             _LOG.warning("%s", damaged)
             head = None
         if head is None or (head.query, head.batch) != (self._query, batch - 1):
+            return {}
+        written = {identity(head.pointers[shard]) for shard in head.changed}
+        if written.isdisjoint(call.went_on_from for call in calls):
             return {}
         return {pointer.shard: pointer for pointer in head.pointers}
 

@@ -77,4 +77,11 @@ STAGE_MUTATIONS: Final = (
         "if key_of_entry is not None:",
         "if False:",
     ),
+    Mutation(
+        "of two attempts that counted any one is published",
+        "heads.publishing",
+        "HeadPublisher._after",
+        "len(texts) == 1",
+        "True",
+    ),
 )
