@@ -29,12 +29,7 @@ from statestore.spark.sessions import is_connect
 from statestore.spark.shards.shard_call import POINTER, WENT_ON_FROM
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.listener import (
-        QueryIdleEvent,
-        QueryProgressEvent,
-        QueryStartedEvent,
-        QueryTerminatedEvent,
-    )
+    from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
 _LOG = logging.getLogger(__name__)
 _listeners: WeakKeyDictionary[SparkSession, HeadListener] = WeakKeyDictionary()
@@ -70,7 +65,7 @@ class HeadListener(StreamingQueryListener):
         """Publish heads of this state from now on."""
         self._states[metadata.state_id] = location, metadata
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+    def onQueryStarted(self, event: object) -> None:
         """Do nothing: no batch ran."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
@@ -86,7 +81,7 @@ class HeadListener(StreamingQueryListener):
             # Spark would only print it.
             _LOG.exception("no head of batch %d of query %s", progress.batchId, progress.id)
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+    def onQueryIdle(self, event: object) -> None:
         """Do nothing: no batch ran."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 from statestore.errors import RecoveryError
@@ -55,30 +56,22 @@ def identity(pointer: CommitPointer) -> str:
     return digest(pointer.to_json().encode())
 
 
+@dataclass
 class HeadPublisher:
     """Publishes the heads of one run of a query in one state. Not for several threads."""
 
-    def __init__(
-        self,
-        location: DurableLocation,
-        state_id: str,
-        shards: int,
-        began: Callable[[int], CommitPointer],
-        *,
-        query: str,
-        run: str,
-    ) -> None:
-        """`began` returns the pointer that a shard starts from, of which Spark has recorded nothing."""
-        self._location = location
-        self._state_id = state_id
-        self._shards = shards
-        self._began = began
-        self._query = query
-        self._run = run
-        self._batch = -1
-        self._known: dict[int, CommitPointer] = {}
-        self._order: int | None = None
-        self._published: list[HeadName] = []
+    location: DurableLocation
+    state_id: str
+    shards: int
+    began: Callable[[int], CommitPointer]
+    """Returns the pointer that a shard starts from, of which Spark has recorded nothing."""
+    _: KW_ONLY
+    query: str
+    run: str
+    _batch: int = field(default=-1, init=False)
+    _known: dict[int, CommitPointer] = field(default_factory=dict, init=False)
+    _order: int | None = field(default=None, init=False)
+    _published: list[HeadName] = field(default_factory=list, init=False)
 
     def take(self, batch: int, calls: Iterable[ShardCommit]) -> Head | None:
         """Return the head that was published of a committed batch, None if it is not known in full, or not the newest.
@@ -91,24 +84,24 @@ class HeadPublisher:
         known = self._known if batch == self._batch + 1 and self._known else self._before(batch, calls)
         self._batch, self._known = batch, {}
         self._known = self._after(known, calls)
-        if len(self._known) < self._shards:
+        if len(self._known) < self.shards:
             return None
-        pointers = tuple(self._known[shard] for shard in range(self._shards))
+        pointers = tuple(self._known[shard] for shard in range(self.shards))
         changed = tuple(shard for shard in sorted(known) if known[shard].head != pointers[shard].head)
         now_ms = time.time_ns() // 1_000_000
-        head = Head(self._state_id, self._query, self._run, batch, now_ms, pointers, changed)
+        head = Head(self.state_id, self.query, self.run, batch, now_ms, pointers, changed)
         return head if self._publish(head) else None
 
     def _before(self, batch: int, calls: Iterable[ShardCommit]) -> dict[int, CommitPointer]:
         """Return the pointers before a batch, as far as it is known here for the first time."""
         if batch == 0:
-            return {shard: self._began(shard) for shard in range(self._shards)}
+            return {shard: self.began(shard) for shard in range(self.shards)}
         try:
-            head = newest_head(self._location, self._state_id)
+            head = newest_head(self.location, self.state_id)
         except RecoveryError as damaged:
             _LOG.warning("%s", damaged)
             head = None
-        if head is None or (head.query, head.batch) != (self._query, batch - 1):
+        if head is None or (head.query, head.batch) != (self.query, batch - 1):
             return {}
         written = {identity(head.pointers[shard]) for shard in head.changed}
         if written.isdisjoint(call.went_on_from for call in calls):
@@ -124,7 +117,7 @@ class HeadPublisher:
             found.setdefault(shard, set()).add(call.pointer)
             is_continued &= shard not in known or identity(known[shard]) == call.went_on_from
         if not is_continued:
-            _LOG.info("%s: a commit was missed; the next head comes once each shard was called", self._location)
+            _LOG.info("%s: a commit was missed; the next head comes once each shard was called", self.location)
         pointers = dict(known) if is_continued else {}
         for shard, texts in found.items():
             pointers.pop(shard, None)
@@ -134,20 +127,20 @@ class HeadPublisher:
 
     def _publish(self, head: Head) -> bool:
         if self._order is not None:
-            self._published.append(write_head(self._location, self._order, head))
-            self._location.delete_all(name.file for name in self._published[:-_KEPT])
+            self._published.append(write_head(self.location, self._order, head))
+            self.location.delete_all(name.file for name in self._published[:-_KEPT])
             del self._published[:-_KEPT]
             return True
-        names = head_names(self._location.names(HEADS_DIRECTORY))
+        names = head_names(self.location.names(HEADS_DIRECTORY))
         while (order := self._order_over(names, head)) is not None:
-            mine = write_head(self._location, order, head)
-            names = head_names(self._location.names(HEADS_DIRECTORY))
-            others = [name for name in names if name.order >= order and name.run != self._run]
+            mine = write_head(self.location, order, head)
+            names = head_names(self.location.names(HEADS_DIRECTORY))
+            others = [name for name in names if name.order >= order and name.run != self.run]
             if not others:
                 self._order, self._published = order, [mine]
-                self._location.delete_all(name.file for name in names if name.order < order)
+                self.location.delete_all(name.file for name in names if name.order < order)
                 return True
-            self._location.delete(mine.file)
+            self.location.delete(mine.file)
             names = others
         return False
 
@@ -156,23 +149,23 @@ class HeadPublisher:
         if not names:
             return 1
         try:
-            newest = read_head(self._location, names[-1])
+            newest = read_head(self.location, names[-1])
             if newest is None:
                 return None  # another one was published meanwhile, which the next batch looks at
         except RecoveryError as damaged:
             _LOG.warning("%s", damaged)
             newest = None
-        if newest is not None and newest.state_id != self._state_id:
+        if newest is not None and newest.state_id != self.state_id:
             newest = None  # of a state that was here before
         if newest is not None and not _comes_after(head, newest):
-            _LOG.info("%s: no head of %s: there is one of %s", self._location, head.describe(), newest.describe())
+            _LOG.info("%s: no head of %s: there is one of %s", self.location, head.describe(), newest.describe())
             return None
         if names[-1].order >= MAX_ORDER:
-            _LOG.warning("%s: no more heads: %s has the highest possible order", self._location, names[-1].file)
+            _LOG.warning("%s: no more heads: %s has the highest possible order", self.location, names[-1].file)
             return None
         if newest is not None and newest.batch >= head.batch:
             text = "%s: the head goes back: from %s to %s"
-            _LOG.warning(text, self._location, newest.describe(), head.describe())
+            _LOG.warning(text, self.location, newest.describe(), head.describe())
         return names[-1].order + 1
 
 
