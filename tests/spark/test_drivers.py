@@ -66,7 +66,7 @@ def test_blobs_go_together_as_far_as_a_frame_holds_them_and_figures_with_the_las
     made = list(taken())
     assert [[None if blob is None else len(blob) for blob in frame[BLOB]] for frame in made] == frames
     assert [text for frame in made for text in frame[FIGURES]][:-1] == [None] * (max(1, len(sizes)) - 1)
-    assert made[-1][FIGURES].iloc[-1] == figures.to_json()
+    assert made[-1][FIGURES].iloc[-1] == ended.observed_json()
     assert results == [ended]
 
 

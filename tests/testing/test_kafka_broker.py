@@ -193,14 +193,14 @@ def process_group_exists(group: int) -> bool:
 
 
 def test_a_topic_is_there_when_create_topic_returns_and_is_made_once(broker: KafkaBroker) -> None:
-    broker.create_topic("orders", partitions=4, config={"cleanup.policy": "compact"})
-    header, *partitions = broker.describe_topic("orders").strip().splitlines()
+    broker.create_topic("made-once", partitions=4, config={"cleanup.policy": "compact"})
+    header, *partitions = broker.describe_topic("made-once").strip().splitlines()
     assert "PartitionCount: 4" in header
     assert "cleanup.policy=compact" in header
     assert len(partitions) == 4
     assert all("Leader: 1" in partition for partition in partitions)
     with pytest.raises(KafkaBrokerError, match="already exists"):
-        broker.create_topic("orders", partitions=4)
+        broker.create_topic("made-once", partitions=4)
 
 
 @pytest.mark.usefixtures("kafka")
