@@ -449,8 +449,10 @@ class KStream(Staged):
         node = self._graph.new_name(prefix, name)
         keys = key_serde if step.makes_keys else self._key_serde
         values = value_serde if step.makes_values else self._value_serde
-        made = [*([keys] if step.makes_keys else []), *([values] if step.makes_values else [])]
-        in_columns = self._in_columns and all(serde is not None and serde.columns is not None for serde in made)
+        made = ((step.makes_keys, keys), (step.makes_values, values))
+        in_columns = self._in_columns and all(
+            serde is not None and serde.columns is not None for is_made, serde in made if is_made
+        )
         columns = partial(StatelessColumns, step, function, keys, values) if in_columns else None
         supplier = self._graph.either_way(node, partial(Stateless, step, function), columns)
         self._graph.add(GraphNode(node, (self._node,), supplier, keys_of=() if step.makes_keys else None))

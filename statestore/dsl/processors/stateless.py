@@ -83,8 +83,10 @@ class StatelessColumns(Stateless, BatchProcessor):
         pairs, function, row = self._step.pairs, self._function, 0
         made: tuple[list[int], list[Any], list[Any]] = ([], [], [])
         rows, keys, values = made
-        first_look = _LOOK_AFTER if self._step.makes_values else 0  # else there is no more than there was
-        look_at, size_bytes, header_bytes = first_look, 0, int(row_sizes(records.headers).max()) * _LOOK_AFTER
+        first_look = header_bytes = size_bytes = 0
+        if self._step.makes_values:  # else there is no more than there was
+            first_look, header_bytes = _LOOK_AFTER, int(row_sizes(records.headers).max()) * _LOOK_AFTER
+        look_at = first_look
         try:
             for row, (came_key, came_value) in enumerate(_pairs(records)):
                 for key, value in pairs(function, came_key, came_value):
