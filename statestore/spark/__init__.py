@@ -21,7 +21,7 @@ Imports all layers below; nothing imports it. Start at `shards/shard_call`, then
 
 # First: it refuses a Spark that is too old for the other imports.
 import statestore.spark.spark_versions as _spark_versions  # noqa: F401  # isort: split
-from statestore.spark.checkpoints.checkpoint import committed_options, committed_pointers_option, read_pointers
+from statestore.spark.checkpoints.checkpoint import committed_options, read_pointers
 from statestore.spark.checkpoints.rescale import rescale
 from statestore.spark.dataframes.dataframe_middleware import with_middleware
 from statestore.spark.dataframes.dataframe_streams import DataFrameStreams
@@ -46,7 +46,6 @@ __all__ = [
     "StateStoreListener",
     "batch_figures",
     "committed_options",
-    "committed_pointers_option",
     "error_of",
     "for_each_record",
     "from_records",

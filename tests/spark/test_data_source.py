@@ -16,13 +16,8 @@ from statestore.errors import InputSchemaError, RecoveryError, StateStoreError, 
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.spark import __main__ as command_line
-from statestore.spark import (
-    committed_options,
-    committed_pointers_option,
-    read_store,
-    register_data_source,
-    write_initial_state,
-)
+from statestore.spark import committed_options, read_store, register_data_source, write_initial_state
+from statestore.spark.checkpoints.checkpoint import committed_pointers_option
 from tests.support.spark.every_kind import STORES, WINDOW_MS, builders, entries, every_kind_topology
 from tests.support.spark.queries import SHARDS, OrderQuery
 from tests.support.spark.versions import not_in_spark_4_0

@@ -12,7 +12,8 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from statestore.spark import committed_pointers_option, read_store, stateful
+from statestore.spark import read_store, stateful
+from statestore.spark.checkpoints.checkpoint import committed_pointers_option
 from tests.support.spark.every_operator import (
     KEYS,
     SHARDS,

@@ -19,7 +19,7 @@ from statestore.middleware.lineage.trail import TRAIL_HEADER, Entry, Trail, read
 from statestore.stores.builder import PartStore
 from statestore.stores.stores import Stores
 
-__all__ = ["NOBODY", "OTHERS", "USAGE_STORE", "Chargeback", "read_usage", "usage_of"]
+__all__ = ["USAGE_STORE", "Chargeback", "read_usage", "usage_of"]
 
 USAGE_STORE: Final = "chargeback-usage"
 """The store that totals are in."""
@@ -56,7 +56,7 @@ class Usage(NamedTuple):
 def usage_of(records: RecordColumns | _SingleRecords, charge: _Charged = "sender") -> dict[str, Traffic]:
     """Return the traffic of records by principal: who has sent them, or who has sent them first (`origin`).
 
-    Keys and values are bytes or null. Those without a trail are NOBODY's. Raises TrailRefusedError for a malformed
+    Keys and values are bytes or null. Those without a trail are those of "". Raises TrailRefusedError for a malformed
     trail, ValueError for another `charge`.
     """
     _check_charge(charge)
@@ -96,7 +96,7 @@ class Chargeback(Application):
     def __init__(self, charge: _Charged = "sender", *, max_principals: int = 1000) -> None:
         """Charge who has sent a record last, or who has sent it first (`origin`).
 
-        A shard keeps totals of `max_principals`; further ones are OTHERS together. Raises ValueError for another
+        A shard keeps totals of `max_principals`; further ones are "*" together. Raises ValueError for another
         `charge`, and for `max_principals` below 1.
         """
         _check_charge(charge)

@@ -82,11 +82,7 @@ def _condition(failure: Exception) -> str:
 
 
 def committed_pointers_option(spark: SparkSession, checkpoint_location: str | Path, batch_id: int | None = None) -> str:
-    """Return the commit pointers after a batch, None for the last one, for the data source's option `pointers`.
-
-    For tools, and for sessions that can't reach the checkpoint; `committed_options` returns all options that these
-    need. Raises RecoveryError.
-    """
+    """Return the commit pointers after a batch, None for the last one, a line each. Raises RecoveryError."""
     return "\n".join(recorded_pointers(spark, checkpoint_location, batch_id))
 
 
