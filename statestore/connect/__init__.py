@@ -12,6 +12,7 @@ records    ConnectRecord, SourceRecord, SinkRecord
 values     STRICT and COMPAT: conversions between types, and between values and text
 converters  what turns typed headers into bytes and back
 config     ConfigDef: the properties that something has, and how they are read
+properties_text  properties as text
 transforms  transformations of records, in chains that a connector's configuration describes
 typed_headers  TypedHeaders: a record's headers, each read when it is asked for; read_headers and write_headers
 ingest     ConnectIngest: a connector's configuration, for the records that come into a query and those that fail
@@ -33,8 +34,14 @@ from statestore.connect.scalars import Float32, Float64, Instant, Int8, Int16, I
 from statestore.connect.schema import Schema, SchemaAndValue, Struct, Type
 from statestore.connect.transforms.chain import ColumnChain, TransformChain
 from statestore.connect.transforms.field_moves import HeaderFromKey, HeaderFromValue, HeaderToKey, HeaderToValue
-from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
-from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
+from statestore.connect.transforms.header_steps import (
+    DropHeaders,
+    Filter,
+    HasHeaderKey,
+    InsertHeader,
+    RecordIsTombstone,
+    TopicNameMatches,
+)
 from statestore.connect.transforms.transformation import Predicate, Transformation
 from statestore.connect.typed_headers import TypedHeaders, read_headers, write_headers
 from statestore.connect.typed_map import TypedMap

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from statestore.connect.config import ConfigType, parse_type
-from statestore.connect.transforms.properties_text import config_of, read_properties
+from statestore.connect.properties_text import config_of, read_properties
 from statestore.errors import ConfigException, ProcessorError
 from statestore.errors.middleware import ChainIncompleteError, ChainOrderError
 from statestore.interception.failures import raise_refusal

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.connect.transforms.properties_text import MAX_TEXT, read_properties
+from statestore.connect.properties_text import MAX_TEXT, read_properties
 from statestore.errors import ConfigException
 
 

@@ -15,8 +15,7 @@ from statestore.connect.headers import ConnectHeaders
 from statestore.connect.records import ConnectRecord
 from statestore.connect.transforms.chain import TransformChain
 from statestore.connect.transforms.field_moves import HeaderFromValue
-from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
-from statestore.connect.transforms.predicates import HasHeaderKey
+from statestore.connect.transforms.header_steps import DropHeaders, Filter, HasHeaderKey, InsertHeader
 from statestore.connect.transforms.transformation import Predicate, Step, Transformation
 from statestore.errors import ConfigException
 
@@ -175,7 +174,7 @@ INSERT = {"transforms": "a", "transforms.a.type": "InsertHeader", "transforms.a.
         ),
         ({"transforms": "a", "transforms.a.type": "HasHeaderKey"}, "transforms.a.type", "could not be found"),
         (
-            {"transforms": "a", "transforms.a.type": "statestore.connect.transforms.predicates:HasHeaderKey"},
+            {"transforms": "a", "transforms.a.type": "statestore.connect.transforms.header_steps:HasHeaderKey"},
             "transforms.a.type",
             "Not a Transformation",
         ),

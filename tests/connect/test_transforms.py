@@ -11,8 +11,14 @@ from statestore.connect.records import ConnectRecord
 from statestore.connect.scalars import Int32
 from statestore.connect.schema import Schema, Struct
 from statestore.connect.transforms.field_moves import HeaderFromKey, HeaderFromValue
-from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
-from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
+from statestore.connect.transforms.header_steps import (
+    DropHeaders,
+    Filter,
+    HasHeaderKey,
+    InsertHeader,
+    RecordIsTombstone,
+    TopicNameMatches,
+)
 from statestore.errors import ConfigException, DataException
 from statestore.errors.data import NullValueException
 

@@ -2,11 +2,9 @@
 
 transformation      what a Transformation, a Predicate and a Step of both are
 field_moves         HeaderFrom: fields become headers; HeaderTo: headers become fields
-header_steps        InsertHeader, DropHeaders, Filter
-predicates          HasHeaderKey, RecordIsTombstone, TopicNameMatches
+header_steps        InsertHeader, DropHeaders, Filter; HasHeaderKey, RecordIsTombstone, TopicNameMatches
 chain               TransformChain; ColumnChain: the same over columns of many records
 connector_config    which steps a connector's configuration asks for
-properties_text     properties as text
 typed_columns       keys and values of columns with schemas
 
 Users import from `statestore.connect`. Imports the rest of it; nothing of it imports this. Start at `chain`.

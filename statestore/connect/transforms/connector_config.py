@@ -18,10 +18,16 @@ from statestore.connect.config import (
     warn_of_unknown,
 )
 from statestore.connect.converters.base import MODE
+from statestore.connect.properties_text import config_of, read_properties
 from statestore.connect.transforms.field_moves import HeaderFromKey, HeaderFromValue, HeaderToKey, HeaderToValue
-from statestore.connect.transforms.header_steps import DropHeaders, Filter, InsertHeader
-from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
-from statestore.connect.transforms.properties_text import config_of, read_properties
+from statestore.connect.transforms.header_steps import (
+    DropHeaders,
+    Filter,
+    HasHeaderKey,
+    InsertHeader,
+    RecordIsTombstone,
+    TopicNameMatches,
+)
 from statestore.connect.transforms.transformation import Configured, Predicate, Step, Transformation
 from statestore.errors import ConfigException, ConnectException
 

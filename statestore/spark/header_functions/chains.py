@@ -12,8 +12,13 @@ from statestore.connect.converters.base import STRICT_MODE, HeaderConverter
 from statestore.connect.converters.registry import HEADER_CONVERTER
 from statestore.connect.transforms.chain import ColumnChain
 from statestore.connect.transforms.connector_config import connector_properties
-from statestore.connect.transforms.header_steps import DropHeaders, InsertHeader
-from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
+from statestore.connect.transforms.header_steps import (
+    DropHeaders,
+    HasHeaderKey,
+    InsertHeader,
+    RecordIsTombstone,
+    TopicNameMatches,
+)
 from statestore.connect.transforms.transformation import Step
 from statestore.spark.header_functions.lookups import drop_headers, has_header, with_header
 from statestore.spark.query_settings import session_header_converter
