@@ -46,6 +46,8 @@ BUILD = ROOT / "build" / "peers"
 """Where `make bench-peers` has its environment, which has matplotlib."""
 PARTS = ("keys", "headers", "shards", "batches", "executors")
 OFF_THE_PAGE = re.compile(r"\bclock\b|_ms\b")
+IN_THE_PLOT = re.compile(r"^old, |^young, |between neighbours")
+"""What the summary leaves out beside that: a figure that it has says the same, or the plot."""
 CPU = time.process_time
 PATHS: Mapping[str, type[Processor]] = {"scalar": CountAndKeep, "columns": CountAndKeepColumns}
 CALL = "shard call"
@@ -288,7 +290,8 @@ def table(growth: Growth) -> str:
 
 def summary(growth: Growth) -> str:
     """Return of a part, as Markdown, what its figures come to; the plot has them."""
-    return f"{_heading(growth)}\n\n" + "\n".join(_ratios(growth)) + "\n"
+    said = [line for line in _ratios(growth) if not IN_THE_PLOT.search(line.removeprefix("- "))]
+    return f"{_heading(growth)}\n\n" + "\n".join(said) + "\n"
 
 
 def _heading(growth: Growth) -> str:

@@ -62,7 +62,7 @@ def _draw(svg: Path) -> None:
         raise PeerError("the plot can't be drawn", output=done.stdout)
 
 
-def _setting(records: int, load_before: float, load_most: float) -> Setting:
+def _setting(records: int, rounds: int, load_before: float, load_most: float) -> Setting:
     quix = next((BUILD / "environment").glob("lib/python*/site-packages/quixstreams-*.dist-info"), None)
     versions = {
         "Kafka": KAFKA_VERSION,
@@ -71,7 +71,7 @@ def _setting(records: int, load_before: float, load_most: float) -> Setting:
         "Python": ".".join(map(str, sys.version_info[:3])),
     }
     day = datetime.now(timezone.utc).date().isoformat()
-    return Setting(day, os.cpu_count() or 1, load_before, load_most, versions, records)
+    return Setting(day, os.cpu_count() or 1, load_before, load_most, versions, records, rounds)
 
 
 def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         load_before = os.getloadavg()[0]
         done = measure([PEERS[name] for name in asked.peers], asked.records, asked.rounds)
         is_whole = asked.peers == list(PEERS) and asked.records == RECORDS and not done.failures
-        show(_setting(asked.records, load_before, done.load_most), done, is_whole)
+        show(_setting(asked.records, asked.rounds, load_before, done.load_most), done, is_whole)
     except KeyboardInterrupt:
         print("stopped: nothing is written, and no process left", file=sys.stderr)
         return INTERRUPTED

@@ -9,7 +9,7 @@ from typing import Final
 
 from benchmarks.peers.catalogue import PEERS
 from benchmarks.peers.figures import PeerFigures
-from benchmarks.peers.targets import verdicts
+from benchmarks.peers.targets import TARGETS, verdicts
 
 PROGRAM: Final = "make bench-peers"
 BEGIN: Final = f"<!-- what {PROGRAM} writes begins -->\n"
@@ -31,6 +31,7 @@ class Setting:
     """The same at the end of a run of a peer, the most of all runs; its own processes are among them."""
     versions: Mapping[str, str]
     records: int
+    rounds: int
 
     def sentence(self) -> str:
         """Return it as a line of the page."""
@@ -38,7 +39,7 @@ class Setting:
         load = f"load {self.load_before:.1f} before the start, {self.load_most:.1f} at most"
         said = " **Other work shared the machine: rates and times to first output say little.**"
         busy = said if self.load_most > _OWN_LOAD else ""
-        return f"{self.day}, {self.cores} cores, {load}, {self.records:,} records. {named}.{busy}"
+        return f"{self.day}, {self.cores} cores, {load}, {self.records:,} records, {self.rounds} rounds. {named}.{busy}"
 
 
 def tables(setting: Setting, found: Sequence[PeerFigures], without: Mapping[str, str]) -> str:
@@ -60,8 +61,8 @@ def _figures(found: Sequence[PeerFigures]) -> list[str]:
     anchor = next((each["records_per_s"]["median"] for each in found if each["peer"] == _ANCHOR), None)
     lines = [
         f"| peer | engine | records/s: min / median / max | x {_ANCHOR} | Python, us | Java, us | broker, us "
-        "| peak PSS, MB | first output, s | records | rounds |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| peak PSS, MB | first output, s |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for each in found:
         rates, cpu_us = each["records_per_s"], each["steady_cpu_us"]
@@ -75,8 +76,6 @@ def _figures(found: Sequence[PeerFigures]) -> list[str]:
             f"{each['broker_cpu_us']:,.1f}",
             f"{each['peak_pss_mb']:,.0f}",
             f"{each['first_output_s']:.1f}",
-            f"{each['records']:,}",
-            str(each["rounds"]),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
@@ -87,9 +86,11 @@ def _without(without: Mapping[str, str]) -> list[str]:
 
 
 def _targets(found: Sequence[PeerFigures]) -> list[str]:
-    lines = ["| target, of medians | limit | this run | |", "|---|---|---|---|"]
+    said: dict[str, dict[str, str]] = {}
     for verdict in verdicts(found):
         target = verdict.target
-        figure = "" if verdict.figure is None else f"{verdict.figure:,.2f}"
-        lines.append(f"| `{target.peer}`: {target.what} | {target.limit} | {figure} | {verdict.outcome} |")
-    return lines
+        figure = "" if verdict.figure is None else f"{verdict.figure:,.2f}, "
+        said.setdefault(target.what, {})[target.peer] = f"{figure}{target.limit}: {verdict.outcome}"
+    peers = list(dict.fromkeys(target.peer for target in TARGETS))
+    lines = [f"| target, of medians | {' | '.join(f'`{peer}`' for peer in peers)} |", "|---" * (len(peers) + 1) + "|"]
+    return lines + [f"| {what} | {' | '.join(of.get(peer, '') for peer in peers)} |" for what, of in said.items()]

@@ -25,7 +25,7 @@ ISSUED = {
     "statestore-scalar",
     "statestore-batch",
 }
-SETTING = Setting("2026-11-22", 2, 0.25, 3.0, {"Kafka": "4.3.1"}, 1_000_000)
+SETTING = Setting("2026-11-22", 2, 0.25, 3.0, {"Kafka": "4.3.1"}, 1_000_000, 3)
 
 
 def run(
@@ -72,10 +72,14 @@ def test_every_peer_is_there() -> None:
 
 def test_tables_have_ratios_and_those_without_figures() -> None:
     text = tables(SETTING, found(), {"streams-eos": "it failed"})
-    assert "2026-11-22, 2 cores, load 0.2 before the start, 3.0 at most, 1,000,000 records. Kafka 4.3.1.\n" in text
+    assert (
+        "2026-11-22, 2 cores, load 0.2 before the start, 3.0 at most, 1,000,000 records, 3 rounds. Kafka 4.3.1.\n"
+        in text
+    )
     assert "Other work shared the machine" in replace(SETTING, load_most=9).sentence()
     (line,) = (line for line in text.splitlines() if line.startswith("| `statestore-scalar` |"))
-    assert "52,000 / 52,000 / 52,000 | 0.65 | 10.5 | 13.0 | 4.0 | 1,500 | 14.0 | 1,000,000 | 1 |" in line
+    assert "52,000 / 52,000 / 52,000 | 0.65 | 10.5 | 13.0 | 4.0 | 1,500 | 14.0 |" in line
+    assert "| peak PSS, MB | 1,500.00, at most 1500: met | at most 1500: not measured |" in text
     assert "- `streams-eos` has no figures: it failed." in text
 
 

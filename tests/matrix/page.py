@@ -9,6 +9,8 @@ from typing import Final
 
 BEGIN, END = "<!-- made by make test-matrix -->", "<!-- end -->"
 SPARK: Final = "Spark"
+EVERY: Final = "all"
+"""The column of what is the same with each Spark; the others are empty then."""
 NOT_RUN: Final = "not run"
 FAILED: Final = "FAILED"
 _SENTENCE: Final = "- "
@@ -44,10 +46,12 @@ class Findings:
     def text(self) -> str:
         """Return them as the page has them."""
         names = list(dict.fromkeys(name for column in reversed(self.columns) for name in column if name != SPARK))
-        lines = ["|".join(("", " ", *(f" {SPARK} {column[SPARK]} " for column in self.columns), ""))]
-        lines.append("|".join(("", *("---" for _ in range(len(self.columns) + 1)), "")))
+        lines = ["|".join(("", " ", f" {EVERY} ", *(f" {SPARK} {column[SPARK]} " for column in self.columns), ""))]
+        lines.append("|".join(("", *("---" for _ in range(len(self.columns) + 2)), "")))
         for name in names:
-            lines.append("| " + " | ".join((name, *(column.get(name, NOT_RUN) for column in self.columns))) + " |")
+            cells = [column.get(name, NOT_RUN) for column in self.columns]
+            said = cells[:1] if len(set(cells)) == 1 else ["", *cells]
+            lines.append("| " + " | ".join((name, *said)) + " |")
         return "\n".join((*lines, "", *(f"{_SENTENCE}{about}: {said}" for about, said in self.sentences.items())))
 
     @classmethod
@@ -55,9 +59,10 @@ class Findings:
         """Return what stands on the page."""
         lines = _between(page)[1].splitlines()
         head, *rows = [_cells(line) for line in lines if line.startswith("|") and not line.startswith("|---")] or [[]]
-        versions = [cell.removeprefix(f"{SPARK} ") for cell in head[1:]]
+        versions = [cell.removeprefix(f"{SPARK} ") for cell in head[2:]]
         columns = [
-            {SPARK: version, **{row[0]: row[number] for row in rows}} for number, version in enumerate(versions, 1)
+            {SPARK: version, **{row[0]: row[1] or row[number] for row in rows}}
+            for number, version in enumerate(versions, 2)
         ]
         sentences = [line.removeprefix(_SENTENCE).partition(": ") for line in lines if line.startswith(_SENTENCE)]
         return cls(columns, {about: said for about, _, said in sentences})

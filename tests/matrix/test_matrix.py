@@ -66,21 +66,25 @@ def test_a_column_takes_the_place_of_the_one_before_and_others_stay(tmp_path: Pa
     versions = ["4.0.5", "4.3.0"]
     nothing = Findings.of_page(page)
     assert nothing == Findings([], {})
-    two = [{"Spark": "4.3.0", "pandas": "3", "Demo": "right"}, {"Spark": "4.0.5", "pandas": "1"}]
+    two = [
+        {"Spark": "4.3.0", "pandas": "3", "Demo": "right", "Same": "1"},
+        {"Spark": "4.0.5", "pandas": "1", "Same": "1"},
+    ]
     nothing.updated(Findings(two, {"Old": "no: not at all", "Way": "4.0.5 -> 4.3.0"}), versions).write(page)
     later = Findings([{"Spark": "4.0.5", "pandas": "2", "Demo": "FAILED"}], {"Way": "4.3.0 -> 4.0.5"})
     both = Findings.of_page(page).updated(later, versions)
     assert not Findings.of_page(page).has("4.0.5", "Demo")
     assert [both.has(version, "Demo") for version in (*versions, "4.4.0")] == [False, True, False]
-    both.of_rows(["Demo", "pandas"]).write(page)
+    both.of_rows(["Demo", "Same", "pandas"]).write(page)
     assert page.read_text().splitlines() == [
         "before",
         "<!-- made by make test-matrix -->",
         "",
-        "| | Spark 4.0.5 | Spark 4.3.0 |",
-        "|---|---|---|",
-        "| Demo | FAILED | right |",
-        "| pandas | 2 | 3 |",
+        "| | all | Spark 4.0.5 | Spark 4.3.0 |",
+        "|---|---|---|---|",
+        "| Demo |  | FAILED | right |",
+        "| Same | 1 |",
+        "| pandas |  | 2 | 3 |",
         "",
         "- Old: no: not at all",
         "- Way: 4.3.0 -> 4.0.5",
