@@ -101,6 +101,11 @@ def test_a_function_that_returns_no_pair_fails_at_a_record(step: str) -> None:
         put_out(RETURNS[step])
 
 
+def test_a_text_is_one_value_not_its_letters() -> None:
+    with pytest.raises(ProcessorError, match=r"flat_map_values\(\) wants .* several values, not str"):
+        put_out(lambda s: s.flat_map_values(lambda value: "kv", value_serde=TEXT))
+
+
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_function_that_takes_something_else_is_refused_where_it_is_given(wrong: str) -> None:
     use, message = WRONG[wrong]

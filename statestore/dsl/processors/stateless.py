@@ -129,7 +129,10 @@ def _with_value(mapper: Function, key: Any, value: Any) -> Sequence[Pair]:
 
 
 def _with_values(mapper: Function, key: Any, value: Any) -> Sequence[Pair]:
-    return [(key, made) for made in mapper(key, value)]
+    values = mapper(key, value)
+    if isinstance(values, (str, bytes)):  # or each letter would be a value
+        raise TypeError(f"flat_map_values() wants a function that returns several values, not {type(values).__name__}")
+    return [(key, made) for made in values]
 
 
 def _with_key(mapper: Function, key: Any, value: Any) -> Sequence[Pair]:
