@@ -1,6 +1,7 @@
 """Offline tools for state: they work on files, without Spark and without the running query.
 
 cli/         the command line: options, and all that is printed
+serve/       committed state over HTTP
 changelogs/  changelog topics of Kafka Streams: state made of them, and state written to them
 migration/   state turned into a newer format or another layout, verified entry by entry
 check/       what there is of a state, what is wrong with it, and how two states differ

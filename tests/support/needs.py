@@ -68,6 +68,7 @@ SLOW = (
     "recovery/test_rescale_parts.py",
     "recovery/test_snapshots.py",
     "recovery/test_spilling_batch.py",
+    "serve/test_command.py",
     "simulation",
     "stores/test_bad_input.py",
     "stores/test_expiring.py",

@@ -1,7 +1,7 @@
 """The command line of the offline tools: `main` runs one command.
 
 app            the application: its groups of commands, and how each command ends; exit_codes: what a code means
-looking, checking, moving, exchange, locations, changelogs
+looking, serving, checking, moving, exchange, locations, changelogs
                the commands
 options, option_groups, selecting
                options that several commands have, and what they become

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from statestore.errors import StateStoreError
-from upgrade_tools.cli import changelogs, checking, exchange, locations, looking, moving
+from upgrade_tools.cli import changelogs, checking, exchange, locations, looking, moving, serving
 from upgrade_tools.cli.exit_codes import ExitCode, exit_code_of
 from upgrade_tools.cli.printing.output import errors, printable, results, say
 
@@ -60,7 +60,7 @@ def _options(
     """Take the options that stand before a command."""
 
 
-for group in (looking, checking, moving, exchange, locations, changelogs):
+for group in (looking, serving, checking, moving, exchange, locations, changelogs):
     group.register(app)
 
 

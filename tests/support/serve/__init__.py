@@ -1,0 +1,1 @@
+"""What tests of `upgrade-tools serve` share."""

@@ -1,0 +1,15 @@
+"""`upgrade-tools serve`: committed state over HTTP, and a page that shows it. Only GET; nothing is changed.
+
+following    the state at its newest batch: one thread owns it, and all that reads open shards runs there
+content      bytes as they stand in answers
+entries      entries in pages, and as they are streamed
+sampling     figures of a store: read in bounded time, and what they say of all
+history      what deltas hold: of one key, and of one version
+answers      the other answers: overview, stores, files, batches
+openapi      the description of all paths
+guard        who may ask, and the headers of each answer
+app, running paths and their answers, and the server
+static       what a browser shows at /
+
+Imports `location`, `rows` and `states`; `cli` imports it. Start at `app`.
+"""

@@ -1,0 +1,197 @@
+"""The state that is served, at its newest batch. One thread owns the open shards: whatever reads them runs there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.errors import StateStoreError
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.heads.head import Head
+from upgrade_tools.errors import StoreNotFoundError, UnknownLayoutError
+from upgrade_tools.states.detection import open_states
+from upgrade_tools.states.location import LocationState
+from upgrade_tools.states.state import OpenStore, StateOptions
+
+T = TypeVar("T")
+_OPEN_SHARDS: Final = 16
+_KEPT_BATCHES: Final = 200
+
+
+@dataclass(frozen=True)
+class SeenBatch:
+    """A batch that was committed while the state was served, or the one with which that began."""
+
+    stage: int
+    batch: int
+    run: str
+    time_ms: int
+    versions: Mapping[int, int]
+    """Of each shard that it has changed, the version that it made."""
+
+
+class ServedStage:
+    """The state of one stage of a query, at one batch for all its shards."""
+
+    def __init__(self, number: int, state: LocationState) -> None:
+        self.number = number
+        self.state = state
+        self._open: OrderedDict[int, tuple[ExitStack, Mapping[str, OpenStore]]] = OrderedDict()
+
+    @property
+    def head(self) -> Head | None:
+        """The head that says what is committed; None if that was given."""
+        return self.state.head
+
+    @property
+    def at(self) -> str:
+        """What no other commit has: page tokens name it."""
+        return "given" if self.head is None else f"{self.head.run}/{self.head.batch}"
+
+    @property
+    def open_shards(self) -> tuple[int, ...]:
+        """The shards that are open."""
+        return tuple(self._open)
+
+    def shard(self, shard: int) -> Mapping[str, OpenStore]:
+        """Return the stores of a shard; it stays open for a while. Raises RecoveryError, LocationError."""
+        if shard not in self._open:
+            while len(self._open) >= _OPEN_SHARDS:
+                self._open.popitem(last=False)[1][0].close()
+            with ExitStack() as opening:
+                stores = opening.enter_context(self.state.open(shard, self.state.metadata.stores))
+                self._open[shard] = opening.pop_all(), stores
+        self._open.move_to_end(shard)
+        return self._open[shard][1]
+
+    def refresh(self) -> bool:
+        """Go on to a later commit; return whether there is one. Raises RecoveryError, LocationError."""
+        newer = LocationState(self.state.location, self.state.metadata, self.state.options)
+        newer.read_head()
+        if newer.head is None or newer.head == self.head:
+            return False
+        for shard in self.open_shards:
+            if newer.pointers[shard] != self.state.pointers[shard]:
+                self._open.pop(shard)[0].close()
+        self.state = newer
+        return True
+
+    def close(self) -> None:
+        """Close all shards."""
+        while self._open:
+            self._open.popitem()[1][0].close()
+
+
+class Follower:
+    """Opens a state, goes on to each new batch, and tells those who subscribed."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        pointers: Sequence[CommitPointer] | None = None,
+        work_dir: str | None = None,
+        poll_s: float = 1.0,
+    ) -> None:
+        self.path = path
+        self.problem: str | None = None
+        """Why the newest batch can't be read; None if it can."""
+        self.stages: list[ServedStage] = []
+        self.batches: deque[SeenBatch] = deque(maxlen=_KEPT_BATCHES)
+        self._options = StateOptions(pointers=pointers, work_dir=work_dir)
+        self._poll_s = poll_s
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="serve-state")
+        self._subscribers: set[asyncio.Queue[SeenBatch | None]] = set()
+
+    def open(self) -> None:
+        """Open the state; nothing is restored yet. Raises StateStoreError, if nothing says what is committed, too."""
+        for number, state in enumerate(open_states(self.path, self._options)):
+            if not isinstance(state, LocationState):
+                raise UnknownLayoutError(
+                    state.path, found=f"a {state.layout.value}, and only state locations are served"
+                )
+            if state.options.pointers is None:
+                state.read_head()
+            self.stages.append(ServedStage(number, state))
+            self._see(self.stages[-1], None)
+
+    async def ask(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Return what a function returns that is called in the thread of the open shards."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+    async def follow(self) -> None:
+        """Go on to new batches until this is cancelled."""
+        while True:
+            await asyncio.sleep(self._poll_s)
+            before = self.problem
+            found = await self.ask(self._refresh)
+            for event in found if before == self.problem else [*found, None]:
+                for queue in self._subscribers:
+                    queue.put_nowait(event)
+
+    @contextmanager
+    def subscribed(self) -> Iterator[asyncio.Queue[SeenBatch | None]]:
+        """Hand out a queue of batches to come; None says that `problem` is another one now."""
+        queue: asyncio.Queue[SeenBatch | None] = asyncio.Queue()
+        self._subscribers.add(queue)
+        try:
+            yield queue
+        finally:
+            self._subscribers.discard(queue)
+
+    def stage_of(self, store: str) -> tuple[ServedStage, StoreSpec]:
+        """Return the stage that has a store, and its spec. Raises StoreNotFoundError."""
+        for stage in self.stages:
+            for spec in stage.state.metadata.stores:
+                if spec.name == store:
+                    return stage, spec
+        known = [spec.name for stage in self.stages for spec in stage.state.metadata.stores]
+        raise StoreNotFoundError(self.path, store=store, known=known)
+
+    def batch_of(self, stage: int, shard: int, version: int) -> SeenBatch | None:
+        """Return the batch that made a version of a shard, None if it was not seen."""
+        seen = (batch for batch in reversed(self.batches) if batch.stage == stage)
+        return next((batch for batch in seen if batch.versions.get(shard) == version), None)
+
+    async def close(self) -> None:
+        """Close all that is open."""
+        with suppress(RuntimeError):
+            await self.ask(self._close)
+        self._thread.shutdown(wait=True)
+
+    def _close(self) -> None:
+        for stage in self.stages:
+            stage.close()
+
+    def _refresh(self) -> list[SeenBatch]:
+        if self._options.pointers is not None:
+            return []
+        found = []
+        try:
+            for stage in self.stages:
+                before = stage.state
+                if stage.refresh():
+                    found.append(self._see(stage, before))
+            self.problem = None
+        except (StateStoreError, OSError) as error:
+            self.problem = str(error)
+        return found
+
+    def _see(self, stage: ServedStage, before: LocationState | None) -> SeenBatch:
+        head, pointers = stage.head, stage.state.pointers
+        if before is None:
+            changed = set() if head is None else {*head.changed}
+        else:
+            changed = {p.shard for p in pointers if p.head != before.pointers[p.shard].head}
+        versions = {pointer.shard: pointer.version for pointer in pointers if pointer.shard in changed}
+        batch = SeenBatch(stage.number, -1, "", 0, versions)
+        if head is not None:
+            batch = replace(batch, batch=head.batch, run=head.run, time_ms=head.time_ms)
+        self.batches.append(batch)
+        return batch
