@@ -308,6 +308,16 @@ class VersionCollectedError(LocationError):
         )
 
 
+class ViewBehindError(VersionCollectedError):
+    """A view can't open a shard at its batch any more: the query went on, and its garbage collection too."""
+
+    batch: int
+    problem: str = text(
+        "shard {shard} can't be opened at version {version}, where it was at batch {batch}: {file} was removed as "
+        "garbage, as the query went on. Call refresh() and read again: the view is then at the newest batch"
+    )
+
+
 class RecoveryError(StateStoreError):
     """Committed state can't be read back; `where` is the file."""
 

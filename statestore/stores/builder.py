@@ -241,7 +241,15 @@ class StoreBuilder(Generic[S]):
 
 def live_at(entries: ByteStore, times: ByteStore, time_ms: int) -> ByteStore:
     """Return a store's bytes, for reading, without what has expired at `time_ms` by the store of `times` beside it."""
-    return ExpiringLayer(entries, TimeToLive(None, "processing"), Expiry(times, OneTime(time_ms, time_ms)))
+    return live_by(entries, "processing", Expiry(times, OneTime(time_ms, time_ms)))
+
+
+def live_by(entries: ByteStore, clock: str, expiry: Expiry) -> ByteStore:
+    """Return a store's bytes, for reading, without what has expired at each read by a clock, as of `with_ttl`.
+
+    Raises ValueError for an unknown clock.
+    """
+    return ExpiringLayer(entries, TimeToLive.of(None, clock), expiry)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 import pyarrow as pa
 
@@ -70,6 +70,8 @@ _OF_THE_STORE_ITSELF: Final = frozenset(
 class ReadableStore:
     """A store of typed keys and values over bytes, or a view of one. Raises StoreClosedError once it is closed."""
 
+    _FORMS: ClassVar[Mapping[str, ReadForms]] = {}
+    """What the overloaded methods take; the others have it in their signatures."""
     _parts: StoreParts
 
     def __init__(self, parts: StoreParts) -> None:
@@ -236,6 +238,18 @@ class ReadForms:
         self._times = {len(form): tuple(at for at, name in enumerate(form) if name.endswith("_ms")) for form in forms}
         """Where the times are, by how many arguments there are: no two forms are of equal length."""
 
+    def may_begin_with(self, name: str) -> bool:
+        """Return whether a form has this name first."""
+        return any(form[0] == name for form in self._forms)
+
+    def form(self, count: int, named: Iterable[str] = ()) -> tuple[str, ...] | None:
+        """Return the form that `count` arguments and these named ones fit; None if none does."""
+        names = {*named}
+        for form in self._forms:
+            if len(form) == count + len(names) and names == {*form[count:]}:
+                return form
+        return None
+
     def arguments(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the arguments in the order of the form that they fit, times in ms. Raises TypeError for no form."""
         count = len(given)
@@ -245,13 +259,13 @@ class ReadForms:
                     break
             else:
                 return given  # most reads
-        for form in self._forms:
-            if len(form) == count + len(named) and named.keys() == {*form[count:]}:
-                found = (*given, *(named[name] for name in form[count:]))
-                return tuple(
-                    in_milliseconds(argument) if name.endswith("_ms") else argument
-                    for name, argument in zip(form, found, strict=True)
-                )
+        form = self.form(count, named)
+        if form is not None:
+            found = (*given, *(named[name] for name in form[count:]))
+            return tuple(
+                in_milliseconds(argument) if name.endswith("_ms") else argument
+                for name, argument in zip(form, found, strict=True)
+            )
         forms = " or ".join(f"({', '.join(form)})" for form in self._forms)
         got = ", ".join([*("..." for _ in given), *(f"{name}=..." for name in named)])
         raise TypeError(f"{self._method} takes {forms}, got ({got})")

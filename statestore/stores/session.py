@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from operator import index
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +59,13 @@ class ReadOnlySessionStore(SegmentedReadableStore, Generic[K, A]):
     Sessions that end before the stream time less the retention are not shown. Entries come segment by segment, by the
     end of the session; within one in the order of the serialized keys, then of end and start.
     """
+
+    _FORMS: ClassVar = {
+        "fetch": _FETCH,
+        "backward_fetch": _BACKWARD_FETCH,
+        "find_sessions": _FIND,
+        "backward_find_sessions": _BACKWARD_FIND,
+    }
 
     @property
     def retention_ms(self) -> int:

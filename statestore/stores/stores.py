@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeVar
 
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.serde import Serde
 from statestore.format.values.store_format import StoreFormat
 from statestore.stores.builder import StoreBuilder
@@ -245,6 +246,35 @@ def _builder(
             f"{store_format.describe()}: take the supplier and the builder of the same kind of store"
         )
     return StoreBuilder(supplier, store_class, key_serde, value_serde)
+
+
+_STORE_CLASSES: Final[dict[tuple[StoreKind, StoreFormat], type[TypedStore]]] = {
+    (store_class.kind, store_class.value_format): store_class
+    for store_class in (
+        KeyValueStore,
+        TimestampedKeyValueStore,
+        TimestampedKeyValueStoreWithHeaders,
+        VersionedKeyValueStore,
+        VersionedKeyValueStoreWithHeaders,
+        WindowStore,
+        TimestampedWindowStore,
+        TimestampedWindowStoreWithHeaders,
+        SessionStore,
+        SessionStoreWithHeaders,
+    )
+}
+
+
+def recorded_store_builder(spec: StoreSpec, key_serde: Serde[Any], value_serde: Serde[Any]) -> StoreBuilder[TypedStore]:
+    """Return a builder of a store as it is recorded."""
+    sizes = spec.retention_ms, spec.segment_interval_ms, spec.window_size_ms, spec.retain_duplicates
+    supplier = _SUPPLIERS[spec.kind](spec.name, spec.format, True, *sizes)
+    return _builder(supplier, store_class_of(spec.kind, spec.format), key_serde, value_serde)
+
+
+def store_class_of(kind: StoreKind, store_format: StoreFormat) -> type[TypedStore]:
+    """Return the class of stores of a kind in a format. Raises KeyError if the kind has no such format."""
+    return _STORE_CLASSES[kind, store_format]
 
 
 def _require(parameter: str, value: Any, kind: type) -> None:

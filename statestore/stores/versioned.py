@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from enum import Enum
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.kinds.versioned_rows import NOT_PUT, FoundVersion, VersionedRows
@@ -40,6 +40,7 @@ class ResultOrder(Enum):
 class ReadOnlyVersionedKeyValueStore(ReadableStore, Generic[K, V]):
     """The versions of keys, which can only be read."""
 
+    _FORMS: ClassVar = {"get": _GET}
     _parts: VersionedParts
 
     def __init__(self, parts: VersionedParts) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Generator, Iterator
 from operator import index
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, overload
 
 import pyarrow as pa
 
@@ -44,6 +44,8 @@ class ReadOnlyWindowStore(SegmentedReadableStore, Generic[K, V]):
     Windows that start before the stream time less the retention are not shown. Entries come segment by segment: within
     one, in the order of the serialized keys and then of time. With duplicates, in the order in which they were put.
     """
+
+    _FORMS: ClassVar = {"fetch": _FETCH, "backward_fetch": _BACKWARD_FETCH}
 
     def __init__(self, parts: SegmentedParts) -> None:
         super().__init__(parts)

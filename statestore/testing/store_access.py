@@ -8,14 +8,10 @@ TopologyTestDriver.get*Store and its *StoreFacade classes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.format.values.store_format import StoreFormat
-from statestore.headers.record_headers import Headers
-from statestore.stores.codec import ValueCodec
-from statestore.stores.holders import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders
+from statestore.stores.facades import facade
 from statestore.stores.key_value import KeyValueStore, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders
 from statestore.stores.session import SessionStore, SessionStoreWithHeaders
 from statestore.stores.typed_store import TypedStore
@@ -23,32 +19,6 @@ from statestore.stores.versioned import VersionedKeyValueStore, VersionedKeyValu
 from statestore.stores.window import TimestampedWindowStore, TimestampedWindowStoreWithHeaders, WindowStore
 
 S = TypeVar("S", bound=TypedStore)
-
-_PLAIN, _TIMED = StoreFormat.PLAIN, StoreFormat.TIMESTAMPED
-_TIMED_HEADERS, _HEADERS = StoreFormat.TIMESTAMPED_WITH_HEADERS, StoreFormat.WITH_HEADERS
-_NO_TIMESTAMP: Final = -1
-
-
-class _Mapping(NamedTuple):
-    """How a facade converts what its store holds, and what it is given to put; None stays None."""
-
-    shown: Callable[[Any], Any]
-    held: Callable[[Any], Any]
-
-
-_MAPPINGS: Final[dict[tuple[StoreFormat, StoreFormat], _Mapping]] = {
-    (_TIMED, _PLAIN): _Mapping(lambda held: held.value, lambda value: ValueAndTimestamp(value, _NO_TIMESTAMP)),
-    (_TIMED_HEADERS, _PLAIN): _Mapping(
-        lambda held: held.value, lambda value: ValueTimestampHeaders(value, _NO_TIMESTAMP, Headers())
-    ),
-    (_TIMED_HEADERS, _TIMED): _Mapping(
-        lambda held: ValueAndTimestamp(held.value, held.timestamp_ms),
-        lambda shown: ValueTimestampHeaders(shown.value, shown.timestamp_ms, Headers()),
-    ),
-    (_HEADERS, _PLAIN): _Mapping(
-        lambda held: held.aggregation, lambda aggregation: AggregationWithHeaders(aggregation, Headers())
-    ),
-}
 
 
 class StoreAccess(ABC):
@@ -118,27 +88,5 @@ class StoreAccess(ABC):
         if spec.format is store_class.value_format:
             assert isinstance(store, store_class)
             return store
-        mapping = _MAPPINGS.get((spec.format, store_class.value_format))
-        return None if mapping is None else store.with_codec(store_class, lambda codec: _map_codec(codec, mapping))
-
-
-def _map_codec(codec: ValueCodec, mapping: _Mapping) -> ValueCodec:
-    encode, decode = codec.encode, codec.decode
-    encode_with_key, decode_with_headers = codec.encode_with_key, codec.decode_with_headers
-    shown, held = mapping
-    mapped = codec._replace(
-        encode=lambda value: encode(None if value is None else held(value)),
-        decode=lambda stored: shown(decode(stored)),
-        decode_pairs=None,
-    )
-    if encode_with_key is None or decode_with_headers is None:
-        return mapped
-
-    def decode_shown_with_headers(stored: bytes) -> tuple[Any, Headers]:
-        holder, headers = decode_with_headers(stored)
-        return shown(holder), headers
-
-    return mapped._replace(
-        encode_with_key=lambda value, raw_key: encode_with_key(None if value is None else held(value), raw_key),
-        decode_with_headers=decode_shown_with_headers,
-    )
+        shown = facade(spec.format, store_class.value_format)
+        return None if shown is None else store.with_codec(store_class, shown)

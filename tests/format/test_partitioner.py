@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.format.keys.partitioner import murmur2_column, partition_column
+from statestore.format.keys.partitioner import murmur2_column, partition_column, partition_of
 
 KNOWN = {
     b"21": -973932308,
@@ -43,6 +43,7 @@ def test_columns_agree_with_the_plain_algorithm(keys: list[bytes], partitions: i
     assert murmur2_column(column).tolist() == [murmur2(key) for key in keys]
     expected = [(murmur2(key) & 0x7FFFFFFF) % partitions for key in keys]
     assert partition_column(column, partitions).tolist() == expected
+    assert [partition_of(key, partitions) for key in keys] == expected
 
 
 def test_null_keys_and_no_partitions_are_refused() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.errors import FormatError
 from statestore.recovery.local import local_copy
+from statestore.recovery.local.local_copy import LocalCopy
 from statestore.recovery.local.marker import LocalMarker, read_marker, write_marker
 from tests.support.golden.tool_made import TOTALS, WINDOWS
 from tests.support.recovery.shards import Shard, stored
@@ -105,8 +105,8 @@ def crash_after_apply(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Make the next open die after it has applied and flushed deltas, and before it could say so."""
 
     def arm() -> None:
-        def die(opening: object, database: RocksDBDatabase, path: Path, *, usable: bool) -> None:
-            database.close()
+        def die(copy: LocalCopy) -> None:
+            copy.database.close()
             raise CrashError
 
         monkeypatch.setattr(local_copy, "_close", die)

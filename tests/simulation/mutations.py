@@ -125,17 +125,17 @@ MUTATIONS = (
     Mutation(
         "a catch-up leaves no intent",
         "local.local_copy",
-        "_catch_up",
-        "write_marker(copy.path, copy.intent, durably=True)",
+        "LocalCopy._announce",
+        "write_marker(self.path, self.intent, durably=True)",
         "pass",
     ),
-    Mutation("an intent is not synced", "local.local_copy", "_catch_up", "durably=True", "durably=False"),
+    Mutation("an intent is not synced", "local.local_copy", "LocalCopy._announce", "durably=True", "durably=False"),
     Mutation(
         "a copy is marked before it is flushed",
         "local.local_copy",
         "_close",
-        "        database.close(compacted=usable)\n        if usable:",
-        "        if usable:",
+        "        copy.database.close(compacted=copy.is_whole)\n        if copy.is_whole:",
+        "        if copy.is_whole:",
     ),
     Mutation(
         "a copy that failed to catch up is marked",

@@ -20,6 +20,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any, Final
 
 import rocksdict
@@ -159,6 +160,11 @@ class RocksDBDatabase:
         options.set_move_files(True)
         self._stores[family].ingest(table, options)
 
+    @property
+    def is_scanned(self) -> bool:
+        """Whether a scan of one of its stores has not ended: to close the database would cut it short."""
+        return any(store.is_scanned for store in self._stores.values())
+
     def checkpoint(self, path: str) -> None:
         """Make `path`, which must not exist, a database with all that was written; tables are links if they can be."""
         self._require_open()
@@ -228,6 +234,11 @@ class RocksDBByteStore:
     def is_open(self) -> bool:
         """Whether `close` has not been called yet."""
         return self._family is not None
+
+    @property
+    def is_scanned(self) -> bool:
+        """Whether one of its scans has not ended."""
+        return any(getgeneratorstate(scan) != GEN_CLOSED for scan in self._scans)
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if it has none."""

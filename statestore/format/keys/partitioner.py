@@ -6,6 +6,7 @@ Source: Utils.murmur2, Utils.toPositive, BuiltInPartitioner.partitionForKey.
 
 from __future__ import annotations
 
+import struct
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +17,10 @@ Partitions: TypeAlias = npt.NDArray[np.int32]
 Hashes: TypeAlias = npt.NDArray[np.uint32]
 
 _SEED = 0x9747B28C
-_M = np.uint32(0x5BD1E995)
+_FACTOR = 0x5BD1E995
+_M = np.uint32(_FACTOR)
+_MASK = 0xFFFFFFFF
+_WORD = struct.Struct("<I")
 
 
 def partition_column(keys: pa.BinaryArray, partitions: int) -> Partitions:
@@ -26,6 +30,19 @@ def partition_column(keys: pa.BinaryArray, partitions: int) -> Partitions:
     positive = murmur2_column(keys) & np.uint32(0x7FFFFFFF)
     found: Partitions = (positive % np.uint32(partitions)).astype(np.int32)
     return found
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Return what `partition_column` does of one key, without the cost of a column."""
+    hashed = _SEED ^ len(key)
+    whole = len(key) & ~3
+    for (word,) in _WORD.iter_unpack(key[:whole]):
+        word = word * _FACTOR & _MASK
+        hashed = (hashed * _FACTOR & _MASK) ^ ((word ^ word >> 24) * _FACTOR & _MASK)
+    if whole < len(key):
+        hashed = (hashed ^ int.from_bytes(key[whole:], "little")) * _FACTOR & _MASK
+    hashed = (hashed ^ hashed >> 13) * _FACTOR & _MASK
+    return ((hashed ^ hashed >> 15) & 0x7FFFFFFF) % partitions
 
 
 def murmur2_column(keys: pa.BinaryArray) -> Hashes:

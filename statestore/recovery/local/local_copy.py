@@ -18,7 +18,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -32,8 +32,9 @@ from statestore.bytestore.upgrades import UpgradingByteStore, finish_older_upgra
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.errors import FormatError, LocalDirectoryError, RecoveryError, StoreFormatError
 from statestore.errors.state import LocalDiskFullError, LocalStateCorruptedError, LocalStateLockedError
+from statestore.recovery.commit.delta import Delta
 from statestore.recovery.commit.manifest import Manifest
-from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
 from statestore.recovery.local.local_directory import LocalDirectory, discard, make_shard_directory, try_lock
 from statestore.recovery.local.marker import LocalMarker, files_digest, is_damaged, read_marker, write_marker
 from statestore.recovery.location.durable_location import DurableLocation
@@ -42,6 +43,7 @@ from statestore.recovery.restore.restore import (
     RestoreProgress,
     StateRestoreListener,
     WrittenDelta,
+    apply_deltas,
     damaged_snapshots,
     fetch_snapshot,
     note_damaged_snapshot,
@@ -58,11 +60,12 @@ _NO_FILES = ""  # the checksum of no directory
 class LocalCopy:
     """An open copy of a shard, for one task. Its stores are at the version of the pointer once it is handed out."""
 
+    opening: _Opening
     path: Path
     database: RocksDBDatabase
     stores: dict[str, CommittedStore]
     applied: int
-    """How many of the pointer's deltas it holds."""
+    """How many of the pointer's deltas it held when it was opened."""
     restoring: RestoreProgress | None = None
     """The restore that is going on, if the copy was made anew or is far behind."""
     restored_from: Manifest | None = None
@@ -71,6 +74,13 @@ class LocalCopy:
     """Whether it held nothing beyond its `applied` deltas when it was opened."""
     intent: LocalMarker | None = None
     """What its marker says until it is closed; None if nothing is applied to it and it is not upgraded."""
+    is_whole: bool = False
+    """Whether it is at the version of its pointer, and no damage was found in it: it can be kept."""
+
+    @property
+    def pointer(self) -> CommitPointer:
+        """The version that its stores are at."""
+        return self.opening.pointer
 
     @property
     def is_upgrading(self) -> bool:
@@ -86,6 +96,53 @@ class LocalCopy:
                 delta=self.intent.applying, files=files_digest(self.path), repeatable=not self.is_upgrading
             )
             write_marker(self.path, self.intent, durably=False)
+
+    def missing_deltas(self, pointer: CommitPointer) -> tuple[DurableFile, ...] | None:
+        """Return the deltas that lead from its version to that of `pointer`; None if none do."""
+        head, chain = self.pointer.head, pointer.chain
+        return pointer.deltas[chain.index(head) :] if head in chain else None
+
+    def go_on(self, pointer: CommitPointer, deltas: Sequence[Delta]) -> None:
+        """Apply its `missing_deltas` while it is open: what was read before the call sees nothing of them.
+
+        After a failure it is not whole, and must be closed: it is then discarded. Raises DurableFileCorruptedError, and
+        as every access to it.
+        """
+        self.is_whole = False
+        if deltas:
+            self._announce(pointer.head)
+            apply_deltas(pointer, deltas, self.stores)
+        self.opening = replace(self.opening, pointer=pointer)
+        self.is_whole = True
+
+    def catch_up(self) -> None:
+        """Bring it to the version of its pointer, once it was opened."""
+        opening, pointer = self.opening, self.pointer
+        if self.is_upgrading or self.applied < len(pointer.deltas):
+            self._announce(pointer.head, after=pointer.chain[self.applied])
+            written = WrittenDelta(self.path.parent)
+            restore(opening.location, pointer, self.applied, self.stores, opening.space, self.restoring, written)
+        if self.restoring is not None:
+            self.restoring.end()
+        self.is_whole = True
+
+    def _announce(self, applying: str, after: str | None = None) -> None:
+        """Say in the marker that deltas up to `applying` are being applied, before anything of them is.
+
+        What was applied since it was opened may not be on the disk yet, so what is there for certain stays the same.
+        """
+        if self.intent is None:
+            self.intent = LocalMarker(
+                self.pointer.state_id,
+                self.pointer.shard,
+                self.pointer.head if after is None else after,
+                files=files_digest(self.path) if self.exact else _NO_FILES,
+                stores=tuple(self.opening.stores),
+                repeatable=not self.is_upgrading
+                and not any(LAYOUTS[spec.kind].keeps_versions for spec in self.opening.stores),
+            )
+        self.intent = self.intent._replace(applying=applying)
+        write_marker(self.path, self.intent, durably=True)
 
 
 @dataclass(frozen=True)
@@ -124,20 +181,18 @@ def open_local_copy(
                 copy = _open_on_chain(opening, path)
             except LocalStateLockedError:
                 continue  # this process still has it open, though it was discarded
-            usable = False
             try:
-                _catch_up(opening, copy)
-                usable = True
+                copy.catch_up()
                 yield copy
             except LocalStateCorruptedError:
-                usable = False
+                copy.is_whole = False
                 if copy.restored_from is not None:
                     # The checksums did not show it. The next attempt restores in another way.
                     note_damaged_snapshot(shard_dir, copy.restored_from.name)
                 raise
             finally:
-                _close(opening, copy.database, path, usable=usable)
-                if not usable:
+                _close(copy)
+                if not copy.is_whole:
                     discard(path)
             return
     raise LocalStateLockedError(f"shard {pointer.shard}", path=str(shard_dir))
@@ -153,7 +208,7 @@ def _open_on_chain(opening: _Opening, path: Path) -> LocalCopy:
             database = opening.local.open_database(path, [column_family(spec) for spec in stores])
             with _closed_on_failure(database):
                 _drop_strangers(database, stores)
-                copy = LocalCopy(path, database, _open_stores(database, stores), applied)
+                copy = LocalCopy(opening, path, database, _open_stores(database, stores), applied)
                 copy.exact = marker.applying is None
                 if applied + 1 < len(pointer.deltas):
                     copy.restoring = opening.restoring(pointer.base_version + applied)
@@ -208,7 +263,7 @@ def _copy_of(
             # marker yet, so a crash in the middle costs no entry.
             finish_older_upgrades(database, spec, partial(column_family, spec), spec.name)
         database.flush()
-        copy = LocalCopy(path, database, _open_stores(database, stores), 0, progress)
+        copy = LocalCopy(opening, path, database, _open_stores(database, stores), 0, progress)
         if manifest is not None:
             copy.restored_from = manifest
             copy.applied = manifest.version - pointer.base_version
@@ -278,33 +333,15 @@ def _open_stores(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> dict
     }
 
 
-def _catch_up(opening: _Opening, copy: LocalCopy) -> None:
-    pointer = opening.pointer
-    if copy.is_upgrading or copy.applied < len(pointer.deltas):
-        copy.intent = LocalMarker(
-            pointer.state_id,
-            pointer.shard,
-            pointer.chain[copy.applied],
-            applying=pointer.head,
-            files=files_digest(copy.path) if copy.exact else _NO_FILES,
-            stores=tuple(opening.stores),
-            repeatable=not copy.is_upgrading and not any(LAYOUTS[spec.kind].keeps_versions for spec in opening.stores),
-        )
-        write_marker(copy.path, copy.intent, durably=True)
-        written = WrittenDelta(copy.path.parent)
-        restore(opening.location, pointer, copy.applied, copy.stores, opening.space, copy.restoring, written)
-    if copy.restoring is not None:
-        copy.restoring.end()
-
-
-def _close(opening: _Opening, database: RocksDBDatabase, path: Path, *, usable: bool) -> None:
-    """Close a copy, and mark it if it is usable. Damage or a full disk costs the copy: the batch is in its delta."""
+def _close(copy: LocalCopy) -> None:
+    """Close a copy, and mark it if it is whole. Damage or a full disk costs the copy: what is committed is durable."""
+    path, pointer = copy.path, copy.pointer
     try:
         # Each batch opens and closes the database: unless one waits, no compaction ever ends.
-        database.close(compacted=usable)
-        if usable:
-            pointer, stores = opening.pointer, tuple(opening.stores)
-            marker = LocalMarker(pointer.state_id, pointer.shard, pointer.head, files=files_digest(path), stores=stores)
+        copy.database.close(compacted=copy.is_whole)
+        if copy.is_whole:
+            stores, files = tuple(copy.opening.stores), files_digest(path)
+            marker = LocalMarker(pointer.state_id, pointer.shard, pointer.head, files=files, stores=stores)
             write_marker(path, marker, durably=False)
     except (LocalStateCorruptedError, LocalDiskFullError, LocalDirectoryError, OSError) as damage:
         _LOG.warning("discarding the local copy: %s", damage)

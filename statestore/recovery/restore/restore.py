@@ -197,9 +197,20 @@ def restore(
         if progress is not None:
             progress.count_read(file.size_bytes)
     if missing:
-        for name, time_ms in pointer.store_times_ms.items():
-            if name in stores:
-                Segments(stores[name].bytes, *stores[name].spec.retention).advance(time_ms)
+        _expire(pointer, stores)
+
+
+def apply_deltas(pointer: CommitPointer, deltas: Iterable[Delta], stores: Mapping[str, CommittedStore]) -> None:
+    """Do what `restore` does with deltas that are open: the last ones of the pointer."""
+    for delta in deltas:
+        _apply(delta, stores, None)
+    _expire(pointer, stores)
+
+
+def _expire(pointer: CommitPointer, stores: Mapping[str, CommittedStore]) -> None:
+    for name, time_ms in pointer.store_times_ms.items():
+        if name in stores:
+            Segments(stores[name].bytes, *stores[name].spec.retention).advance(time_ms)
 
 
 @contextmanager

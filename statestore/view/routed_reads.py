@@ -1,0 +1,152 @@
+"""The read-only classes of stores over all shards: reads of one key go to its shard, all others to all of them.
+
+Which reads there are is said by the classes alone. One is of a single key if its first argument is called `key`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Generator
+from functools import wraps
+from itertools import chain
+from typing import Any, ClassVar, Final
+
+from statestore.bytestore.engines.memory import MemoryByteStore
+from statestore.bytestore.kinds.segments import NO_STREAM_TIME
+from statestore.bytestore.protocol import ByteStore
+from statestore.format.serde import Serde
+from statestore.format.values.store_format import StoreFormat
+from statestore.recovery.metadata.state_metadata import StateMetadata
+from statestore.stores.facades import facade
+from statestore.stores.iterator import StoreIterator
+from statestore.stores.readable_store import ReadableStore
+from statestore.stores.stores import recorded_store_builder, store_class_of
+from statestore.view.sharded_store import MergedStore, ShardedStore, readable
+
+_KEY: Final = "key"
+
+
+class StoreReading:
+    """How what a store holds is read: by which serdes, and as which format."""
+
+    def __init__(self, key_serde: Serde[Any], value_serde: Serde[Any], shown: StoreFormat | None) -> None:
+        self._serdes = key_serde, value_serde
+        self._shown = shown
+        """None: all that the store holds is shown."""
+
+    def over(self, sharded: ShardedStore, store: ByteStore, stream_time_ms: int) -> ReadableStore:
+        """Return the read-only store on these bytes."""
+        spec = sharded.spec
+        built = recorded_store_builder(spec, *self._serdes).build(store, stream_time_ms=stream_time_ms)
+        if self._shown in (None, spec.format):
+            return built.read_only()
+        change = facade(spec.format, self._shown)
+        assert change is not None  # checked when the store was asked for
+        return built.with_codec(store_class_of(spec.kind, self._shown), change).read_only()
+
+
+class RoutedReads(ReadableStore):
+    """What the classes over all shards have in common; `of` makes one."""
+
+    _base: ClassVar[type[ReadableStore]]
+    _sharded: ShardedStore
+    _reading: StoreReading
+
+    @staticmethod
+    def of(sharded: ShardedStore, reading: StoreReading) -> RoutedReads:
+        """Return a store over all shards, of the read-only class that the query has."""
+        routed_class = _routed(type(reading.over(sharded, MemoryByteStore(sharded.spec.name), NO_STREAM_TIME)))
+        made = routed_class.__new__(routed_class)
+        made._sharded, made._reading = sharded, reading
+        made._take_shards()
+        return made
+
+    def go_on(self, metadata: StateMetadata) -> None:
+        """Take the shards as they are now; if the store is not the same any more, reads say so."""
+        if self._sharded.spec in metadata.stores:
+            self._take_shards()
+        else:
+            self._sharded.problem = "it was dropped or has another format now: ask the view for it again"
+
+    def _take_shards(self) -> None:
+        self._sharded.go_on()
+        times_ms = self._sharded.stream_times_ms()
+        # What is too old in the shard that it is in is hidden there, so the time of the slowest shard hides no more.
+        slowest_ms = min(times_ms, default=NO_STREAM_TIME)
+        merged = self._reading.over(self._sharded, readable(MergedStore(self._sharded)), slowest_ms)
+        self._base.__init__(self, merged._parts)
+        self._latest_ms = max(times_ms, default=NO_STREAM_TIME)
+        self._nothing = self._reading.over(self._sharded, MemoryByteStore(self.name), NO_STREAM_TIME)
+
+    @property
+    def stream_time_ms(self) -> int | None:
+        """The latest time that was put into any shard; -1 if none is known, None for a store that keeps no time."""
+        return self._latest_ms if self._sharded.spec.kind.is_segmented else None
+
+    def _ask(self, key: Any, method: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Have the shard of a key read; if that is not known, all shards: the first that has something, or all."""
+        sharded = self._sharded
+        number, numbers = sharded.holding.shard_of(self._require_key(key)), sharded.numbers
+        if number is not None:
+            store = self._in(number) if number in numbers else self._nothing
+            return getattr(store, method)(*given, **named)
+        found: Any = getattr(self._nothing, method)(*given, **named)
+        if not isinstance(found, StoreIterator):
+            answers = (getattr(self._in(number), method)(*given, **named) for number in numbers)
+            return next((answer for answer in answers if answer is not None), found)
+        scans = [getattr(self._in(number), method)(*given, **named) for number in numbers]
+        return StoreIterator(self.name, _chained(scans))
+
+    def _in(self, number: int) -> ReadableStore:
+        sharded = self._sharded
+        shard = sharded.shard(number)
+        found: ReadableStore | None = shard.built.get(self)
+        if found is None:
+            time_ms = shard.stream_time_ms(self.name)
+            shard.built[self] = found = self._reading.over(sharded, sharded.bytes_in(number), time_ms)
+        return found
+
+
+def _chained(scans: list[Any]) -> Generator[Any, None, None]:
+    yield from chain.from_iterable(scans)
+
+
+_CLASSES: Final[dict[type[ReadableStore], type[RoutedReads]]] = {}
+
+
+def _routed(base: type[ReadableStore]) -> type[RoutedReads]:
+    """Return the class over all shards of a read-only class."""
+    if base not in _CLASSES:
+        _CLASSES[base] = _make_routed(base)
+    return _CLASSES[base]
+
+
+def _make_routed(base: type[ReadableStore]) -> type[RoutedReads]:
+    routed = {name: _to_shard_of_key(name, read) for name, read in reads(base).items() if _is_of_key(base, name)}
+    return type(base.__name__, (RoutedReads, base), {"__doc__": base.__doc__, "_base": base, **routed})
+
+
+def reads(base: type[ReadableStore]) -> dict[str, Callable[..., Any]]:
+    """Return the methods to read that a read-only class has, by name."""
+    found = inspect.getmembers(base, inspect.isfunction)
+    return {name: read for name, read in found if not name.startswith("_") and name != ReadableStore.read_only.__name__}
+
+
+def _is_of_key(base: type[ReadableStore], name: str) -> bool:
+    """Return whether a read may be of one key."""
+    forms = base._FORMS.get(name)
+    if forms is not None:
+        return forms.may_begin_with(_KEY)
+    return [*inspect.signature(getattr(base, name)).parameters][1:2] == [_KEY]
+
+
+def _to_shard_of_key(name: str, read: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(read)
+    def routed(self: RoutedReads, *given: Any, **named: Any) -> Any:
+        forms = self._FORMS.get(name)
+        form = (_KEY,) if forms is None else forms.form(len(given), named)
+        if form is None or form[0] != _KEY:
+            return read(self, *given, **named)
+        return self._ask(given[0] if given else named[_KEY], name, given, named)
+
+    return routed

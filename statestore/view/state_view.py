@@ -1,0 +1,228 @@
+"""`StateView`: a committed state at one batch, read without Spark."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+from weakref import WeakSet
+
+from statestore.bytestore.engines.memory_budget import DEFAULT_TASK_BYTES, MIN_TASK_BYTES, MemoryBudget
+from statestore.errors import LocationError, StoreError
+from statestore.errors.new_state import StatePointersError
+from statestore.errors.state import DurableFileMissingError, ViewBehindError
+from statestore.format.serde import Serde, Serdes
+from statestore.recovery.commit.pointer import CommitPointer, parse_pointers
+from statestore.recovery.heads.head import Head, newest_head
+from statestore.recovery.local.local_directory import LocalDirectory
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.making.placement import KeyOf, record_keys
+from statestore.recovery.making.rescale import committed_pointers, where_it_began
+from statestore.recovery.metadata.state_metadata import (
+    METADATA_NAME,
+    StateMetadata,
+    read_metadata,
+    stage_name,
+    state_with,
+)
+from statestore.view.open_shards import OpenShard, OpenShards
+from statestore.view.routed_reads import RoutedReads, StoreReading
+from statestore.view.sharded_store import Holding, ShardedStore
+
+_COPIES: Final = "view-copies"
+"""Where in a `local_dir` the copies are: a query that has the same one has its own beside it, by the state's id."""
+
+
+class StateView:
+    """A committed state at one batch, to be read. Use it in a `with`, or close it. Not for several threads."""
+
+    def __init__(
+        self,
+        location: str | os.PathLike[str] | DurableLocation,
+        *,
+        stage: int | None = None,
+        pointers: str | Sequence[CommitPointer] | None = None,
+        local_dir: str | os.PathLike[str] | None = None,
+        max_open_shards: int = 16,
+        key_of: Mapping[str, KeyOf] | None = None,
+    ) -> None:
+        if type(max_open_shards) is not int or max_open_shards < 1:
+            raise ValueError(f"max_open_shards must be a whole number of at least 1, not {max_open_shards!r}")
+        found = location if isinstance(location, DurableLocation) else DurableLocation(os.fspath(location))
+        self._location, self._metadata = _state_at(found, stage)
+        self._key_of = dict(key_of or {})
+        record_keys(self._metadata, self._key_of)  # it names stores
+        self._is_given = pointers is not None
+        if pointers is not None:
+            head = None
+            given = parse_pointers(pointers) if isinstance(pointers, str) else pointers
+            committed = committed_pointers(self._location, self._metadata, given, complete=False)
+        else:
+            head, committed = self._committed()
+        self._head: Head | None = head
+        memory = MemoryBudget(max(DEFAULT_TASK_BYTES, MIN_TASK_BYTES * max_open_shards), max_open_shards)
+        self._stores: WeakSet[RoutedReads] = WeakSet()
+        with ExitStack() as opened:
+            if local_dir is None:
+                local_dir = opened.enter_context(TemporaryDirectory(prefix="statestore-view-"))
+            local = LocalDirectory(Path(local_dir, _COPIES), memory=memory)
+            self._shards = OpenShards(
+                self._location, self._metadata, committed, local, max_open_shards, self._explain_missing
+            )
+            opened.callback(self._shards.close)
+            self._opened = opened.pop_all()
+
+    @property
+    def head(self) -> Head | None:
+        """The head that says what is committed; None if `pointers` did, or no query ran on what a tool has made."""
+        return self._head
+
+    @property
+    def batch(self) -> int | None:
+        """The batch that the view is at; None without a head."""
+        return None if self._head is None else self._head.batch
+
+    @property
+    def metadata(self) -> StateMetadata:
+        """What is recorded of the state."""
+        return self._metadata
+
+    @property
+    def location(self) -> DurableLocation:
+        """Where the state is; of one with stages, where the stage is."""
+        return self._location
+
+    @property
+    def pointers(self) -> Sequence[CommitPointer]:
+        """The commit pointer of each shard."""
+        return self._shards.pointers
+
+    def store_names(self) -> list[str]:
+        """Return the names of all stores, in order."""
+        return sorted(spec.name for spec in self._metadata.stores)
+
+    def store(
+        self,
+        name: str,
+        *,
+        key_serde: Serde[Any] | None = None,
+        value_serde: Serde[Any] | None = None,
+        clock: str = "processing",
+    ) -> Any:
+        """Return a store over all shards, to be read; it goes on with the view.
+
+        It has all methods that the query's own has to read, and no other ones. A serde of None leaves bytes as they
+        are. `clock` says by which clock entries with a time to live have expired, as in `with_ttl`. Raises StoreError
+        if the state has no such store.
+        """
+        spec = next((spec for spec in self._metadata.stores if spec.name == name), None)
+        if spec is None:
+            raise StoreError(name, f"the state in {self._location} has no such store; it has {self.store_names()}")
+        reading = StoreReading(key_serde or Serdes.bytes(), value_serde or Serdes.bytes(), None)
+        key_of = record_keys(self._metadata, self._key_of).get(name)
+        sharded = ShardedStore(self._shards, Holding.of(self._metadata, spec, key_of), clock)
+        made = RoutedReads.of(sharded, reading)
+        self._stores.add(made)
+        return made
+
+    def shard(self, number: int) -> OpenShard:
+        """Return a shard at its version, with its stores in bytes, until the next shard is asked for.
+
+        Raises ValueError if there is none of this number, and as every read.
+        """
+        if number not in range(self._metadata.shards):
+            raise ValueError(f"shard must be 0 to {self._metadata.shards - 1}, not {number!r}")
+        return self._shards.shard(number)
+
+    def refresh(self) -> bool:
+        """Go on to what is committed now; return whether that is something else.
+
+        Iterators that were handed out before go on where only deltas were applied, and raise StoreClosedError where
+        their shard had to be opened anew. If it raises, the view is still at the batch before. Raises RecoveryError,
+        LocationError.
+        """
+        if self._is_given:
+            return False
+        metadata = _metadata_at(self._location)
+        if metadata.state_id != self._metadata.state_id:
+            raise LocationError(
+                str(self._location),
+                f"holds state {metadata.state_id} now, and this view is of {self._metadata.state_id}, which was there "
+                "before: open a new view",
+            )
+        head, pointers = self._committed()
+        if head == self._head and metadata == self._metadata:
+            return False
+        self._shards.go_on(metadata, pointers)
+        is_other, self._head, self._metadata = head != self._head, head, metadata
+        for store in self._stores:
+            store.go_on(metadata)
+        return is_other
+
+    def follow(self, poll_seconds: float = 1.0) -> Iterator[Head]:
+        """Yield each head that is found from now on, with the view refreshed to it; of several at once the newest.
+
+        Never ends by itself. Raises as `refresh`, and can be called again then.
+        """
+        while True:
+            if self.refresh() and self._head is not None:
+                yield self._head
+            else:
+                time.sleep(poll_seconds)
+
+    def close(self) -> None:
+        """Close all shards and stores; twice is harmless."""
+        self._opened.close()
+
+    def _committed(self) -> tuple[Head | None, list[CommitPointer]]:
+        location, metadata = self._location, self._metadata
+        head = newest_head(location, metadata.state_id)
+        if head is not None:
+            return head, committed_pointers(location, metadata, head.pointers, complete=False)
+        if metadata.initial_state and not metadata.topology:
+            # A tool made it, and no query has started on it.
+            return None, [where_it_began(location, metadata, shard) for shard in range(metadata.shards)]
+        raise StatePointersError(
+            str(location),
+            problem=f"there is no head of state {metadata.state_id}, which says what is committed: the query publishes "
+            "one after each batch, or an older release runs it. Give the pointers that "
+            "`python -m statestore.spark pointers CHECKPOINT` prints",
+        )
+
+    def _explain_missing(self, pointer: CommitPointer, missing: DurableFileMissingError) -> None:
+        """Raise ViewBehindError if the query went on, and so may have removed what a shard needs."""
+        newest = newest_head(self._location, self._metadata.state_id)
+        if self._head is not None and newest is not None and newest != self._head:
+            raise ViewBehindError(
+                str(self._location),
+                shard=pointer.shard,
+                version=pointer.version,
+                file=missing.where,
+                batch=self._head.batch,
+            ) from missing
+
+    def __enter__(self) -> StateView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _state_at(location: DurableLocation, stage: int | None) -> tuple[DurableLocation, StateMetadata]:
+    """Return the state, or that of a stage. Raises LocationError if there is none, RecoveryError for several."""
+    if stage is not None:
+        below = location.below(stage_name(stage))
+        return below, _metadata_at(below)
+    found = state_with(location, None)
+    return (location, _metadata_at(location)) if found is None else found
+
+
+def _metadata_at(location: DurableLocation) -> StateMetadata:
+    metadata = read_metadata(location)
+    if metadata is None:
+        raise LocationError(str(location), f"holds no state: there is no {METADATA_NAME}")
+    return metadata

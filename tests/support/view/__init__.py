@@ -1,0 +1,1 @@
+"""States that views read."""
