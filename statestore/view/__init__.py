@@ -10,5 +10,6 @@ Imports `stores` and below; tools and the data source may import it. Start at `s
 """
 
 from statestore.view.state_view import StateView
+from statestore.view.store_types import QueryableStoreTypes
 
-__all__ = ["StateView"]
+__all__ = ["QueryableStoreTypes", "StateView"]

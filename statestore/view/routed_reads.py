@@ -29,16 +29,15 @@ _KEY: Final = "key"
 class StoreReading:
     """How what a store holds is read: by which serdes, and as which format."""
 
-    def __init__(self, key_serde: Serde[Any], value_serde: Serde[Any], shown: StoreFormat | None) -> None:
+    def __init__(self, key_serde: Serde[Any], value_serde: Serde[Any], shown: StoreFormat) -> None:
         self._serdes = key_serde, value_serde
         self._shown = shown
-        """None: all that the store holds is shown."""
 
     def over(self, sharded: ShardedStore, store: ByteStore, stream_time_ms: int) -> ReadableStore:
         """Return the read-only store on these bytes."""
         spec = sharded.spec
         built = recorded_store_builder(spec, *self._serdes).build(store, stream_time_ms=stream_time_ms)
-        if self._shown in (None, spec.format):
+        if self._shown is spec.format:
             return built.read_only()
         change = facade(spec.format, self._shown)
         assert change is not None  # checked when the store was asked for

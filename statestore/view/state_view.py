@@ -12,7 +12,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from statestore.bytestore.engines.memory_budget import DEFAULT_TASK_BYTES, MIN_TASK_BYTES, MemoryBudget
-from statestore.errors import LocationError, StoreError
+from statestore.errors import LocationError, StoreError, StoreFormatError
 from statestore.errors.new_state import StatePointersError
 from statestore.errors.state import DurableFileMissingError, ViewBehindError
 from statestore.format.serde import Serde, Serdes
@@ -32,6 +32,7 @@ from statestore.recovery.metadata.state_metadata import (
 from statestore.view.open_shards import OpenShard, OpenShards
 from statestore.view.routed_reads import RoutedReads, StoreReading
 from statestore.view.sharded_store import Holding, ShardedStore
+from statestore.view.store_types import QueryableStoreType
 
 _COPIES: Final = "view-copies"
 """Where in a `local_dir` the copies are: a query that has the same one has its own beside it, by the state's id."""
@@ -108,6 +109,7 @@ class StateView:
     def store(
         self,
         name: str,
+        store_type: QueryableStoreType | None = None,
         *,
         key_serde: Serde[Any] | None = None,
         value_serde: Serde[Any] | None = None,
@@ -115,14 +117,24 @@ class StateView:
     ) -> Any:
         """Return a store over all shards, to be read; it goes on with the view.
 
-        It has all methods that the query's own has to read, and no other ones. A serde of None leaves bytes as they
-        are. `clock` says by which clock entries with a time to live have expired, as in `with_ttl`. Raises StoreError
-        if the state has no such store.
+        It has all methods that the query's own has to read, and no other ones, and shows what `store_type` says; None
+        is all that the store holds. A serde of None leaves bytes as they are. `clock` says by which clock entries with
+        a time to live have expired, as in `with_ttl`. Raises StoreError if the state has no such store, and
+        StoreFormatError if it can't be shown as `store_type`.
         """
         spec = next((spec for spec in self._metadata.stores if spec.name == name), None)
         if spec is None:
             raise StoreError(name, f"the state in {self._location} has no such store; it has {self.store_names()}")
-        reading = StoreReading(key_serde or Serdes.bytes(), value_serde or Serdes.bytes(), None)
+        if store_type is not None and not store_type.accepts(spec):
+            raise StoreFormatError(
+                name,
+                recorded=spec.describe(),
+                asked=store_type.name,
+                where=str(self._location),
+                remedy="Ask for a type of its kind that shows no more than it holds, or for none",
+            )
+        shown = spec.format if store_type is None else store_type.shown
+        reading = StoreReading(key_serde or Serdes.bytes(), value_serde or Serdes.bytes(), shown)
         key_of = record_keys(self._metadata, self._key_of).get(name)
         sharded = ShardedStore(self._shards, Holding.of(self._metadata, spec, key_of), clock)
         made = RoutedReads.of(sharded, reading)

@@ -50,6 +50,7 @@ PRIVATE_TYPES: Final = {
     "ProcessorMetadata": "tasks make contexts",
     "Punctuations": "tasks make contexts",
     "ReadableTopic": "topics of a driver call it",
+    "QueryableStoreType": "QueryableStoreTypes makes them",
     "RocksDBDatabase": "copies open databases",
     "Stage": "steps make streams and tables",
     "StateMetadata": "tools look at it",

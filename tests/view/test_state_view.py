@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from statestore import Serdes, Stores
-from statestore.errors import LocationError, StoreError
-from statestore.errors.new_state import StatePointersError
+from statestore import Serdes, Stores, ValueAndTimestamp
+from statestore.errors import StoreError
 from statestore.errors.state import StoreClosedError
 from statestore.format.keys.partitioner import partition_of
+from statestore.format.values.store_format import StoreFormat
+from statestore.recovery.local import local_copy
+from statestore.recovery.local.local_copy import LocalCopy
 from statestore.view import StateView
+from tests.support.tools.runs import everything_below
+from tests.support.view.counts import AS_COUNTS, COUNTS, RecordedReads, open_copies, put
 from tests.support.view.written_state import WrittenState
 
 TEXT = Serdes.string()
-COUNTS = Stores.key_value_store_builder(Stores.persistent_key_value_store("counts"), TEXT, Serdes.int64())
-AS_COUNTS: dict[str, Any] = {"key_serde": TEXT, "value_serde": Serdes.int64()}
-
-
-def put(**counts: int | None) -> Callable[..., None]:
-    """Put each count in the shard of its key."""
-
-    def write(shard: int, stores: Any) -> None:
-        for key, count in counts.items():
-            if partition_of(key.encode(), 2) == shard:
-                stores["counts"].put(key, count)
-
-    return write
 
 
 @pytest.fixture
@@ -55,16 +47,6 @@ def test_a_view_reads_what_is_committed_and_goes_on_when_it_is_told_to(state: Wr
         counts.get("a")
 
 
-def test_no_store_head_or_state_is_said(state: WrittenState, tmp_path: Path) -> None:
-    with pytest.raises(StatePointersError, match="there is no head"):
-        StateView(state.location)
-    with pytest.raises(LocationError, match="holds no state"):
-        StateView(tmp_path / "elsewhere")
-    state.batch(put(a=1))
-    with StateView(state.location) as view, pytest.raises(StoreError, match="no such store; it has \\['counts'\\]"):
-        view.store("other")
-
-
 def test_pointers_can_say_what_is_committed(state: WrittenState) -> None:
     state.batch(put(a=1))
     before = list(state.pointers)
@@ -73,3 +55,218 @@ def test_pointers_can_say_what_is_committed(state: WrittenState) -> None:
         assert view.head is None
         assert view.store("counts", **AS_COUNTS).get("a") == 1
         assert not view.refresh()
+
+
+def test_a_refresh_reads_the_new_delta_alone(state: WrittenState) -> None:
+    state.batch(put(a=1, b=2, c=3, d=4))
+    location = RecordedReads(state.location.uri)
+    with StateView(location) as view:
+        counts = view.store("counts", **AS_COUNTS)
+        assert len([*counts.all()]) == 4
+        location.names_read.clear()
+        state.batch(put(a=5))
+        assert view.refresh()
+        assert counts.get("a") == 5
+        (delta,) = [name for name in location.names_read if name.endswith(".arrow")]
+        assert delta == state.pointers[partition_of(b"a", 2)].deltas[-1].name
+
+
+def test_only_the_shards_that_are_asked_for_are_opened_and_the_least_used_closed(tmp_path: Path) -> None:
+    state = WrittenState(tmp_path, COUNTS, shards=4)
+    keys = {partition_of(key.encode(), 4): key for key in "abcdefghijkl"}
+    state.batch(put(4, **dict.fromkeys(keys.values(), 1)))
+    with StateView(state.location, local_dir=tmp_path / "views", max_open_shards=2) as view:
+        counts = view.store("counts", **AS_COUNTS)
+        for shard in (2, 0, 2, 3):
+            assert counts.get(keys[shard]) == 1
+        assert open_copies(tmp_path / "views") == {2, 3}
+        scan = counts.all()
+        first = next(scan)
+        assert [counts.get(keys[shard]) for shard in range(4)] == [1] * 4
+        assert open_copies(tmp_path / "views") == {0, 1, 2, 3}, "none that is scanned is closed"
+        assert [first, *scan] == [(key, 1) for key in sorted(keys.values())]
+        counts.get(keys[1])
+        view.shard(0)
+        assert view.store("counts", **AS_COUNTS).get(keys[3]) == 1
+
+
+def test_a_scan_shows_the_batch_that_it_began_at(state: WrittenState) -> None:
+    state.batch(put(a=1, b=2, c=3))
+    with StateView(state.location) as view:
+        scan = view.store("counts", **AS_COUNTS).all()
+        first = next(scan)
+        state.batch(put(a=None, b=7, c=8, d=9))
+        assert view.refresh()
+        assert [first, *scan] == [("a", 1), ("b", 2), ("c", 3)]
+
+
+def test_copies_are_kept_for_the_next_start_and_leave_those_of_a_query_alone(state: WrittenState) -> None:
+    state.batch(put(a=1, b=2, c=3))
+    local_dir = state.home / "local"
+    before = everything_below(local_dir / state.metadata.state_id)
+    for values in ({"a": 1}, {"a": 5, "b": 2}):
+        location = RecordedReads(state.location.uri)
+        with StateView(location, local_dir=local_dir) as view, StateView(location, local_dir=local_dir) as other:
+            counts = view.store("counts", **AS_COUNTS)
+            assert {key: counts.get(key) for key in values} == values
+            assert other.store("counts", **AS_COUNTS).get("a") == values["a"]
+        fetched = [name for name in location.names_read if name.endswith(".arrow")]
+        assert everything_below(local_dir / state.metadata.state_id) == before
+        state.batch(put(a=5))
+        before = everything_below(local_dir / state.metadata.state_id)
+    first = state.pointers[partition_of(b"a", 2)].deltas[0].name
+    assert first not in fetched, "it was in the copies"
+
+
+def test_what_was_far_behind_or_went_another_way_is_opened_anew(tmp_path: Path) -> None:
+    state = WrittenState(tmp_path, COUNTS)
+    state.batch(put(a=1, b=2))
+    before = list(state.pointers)
+    state.batch(put(a=3))
+    with StateView(state.location) as view:
+        counts = view.store("counts", **AS_COUNTS)
+        assert [*counts.all()] == [("a", 3), ("b", 2)]
+        state.pointers = before  # Spark went on from an older checkpoint
+        state.run = "run2"
+        state.batch(put(b=4))
+        head = state.publish(order=2)
+        assert view.refresh()
+        assert view.head == head
+        assert [*counts.all()] == [("a", 1), ("b", 4)]
+
+
+def test_a_view_follows_heads(state: WrittenState) -> None:
+    state.batch(put(a=1))
+    with StateView(state.location) as view:
+        counts, heads = view.store("counts", **AS_COUNTS), view.follow(poll_seconds=0.01)
+        for count in (2, 3):
+            published = state.batch(put(a=count))
+            assert next(heads) == published
+            assert counts.get("a") == count
+
+
+def test_a_kill_after_a_refresh_costs_no_entry(state: WrittenState, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = state.batch(put(a=1, b=2))
+    view = StateView(state.location, local_dir=state.home / "views")
+    counts = view.store("counts", **AS_COUNTS)
+    assert len([*counts.all()]) == 2
+    state.batch(put(a=3, b=None))
+    assert view.refresh()
+    state.batch(put(c=4))
+    assert view.refresh()
+
+    def flush_alone(copy: LocalCopy) -> None:
+        copy.database.close()
+
+    monkeypatch.setattr(local_copy, "_close", flush_alone)  # all is on the disk, and nothing says so
+    view.close()
+    monkeypatch.undo()
+    with StateView(state.location, local_dir=state.home / "views") as view:
+        assert [*view.store("counts", **AS_COUNTS).all()] == [("a", 3), ("c", 4)]
+    with StateView(state.location, local_dir=state.home / "views", pointers=first.pointers) as view:
+        assert [*view.store("counts", **AS_COUNTS).all()] == [("a", 1), ("b", 2)]
+
+
+def test_a_refresh_that_is_cut_short_leaves_no_copy_in_between(
+    state: WrittenState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state.batch(put(a=1, b=2))
+    with StateView(state.location, local_dir=state.home / "views") as view:
+        counts = view.store("counts", **AS_COUNTS)
+        assert len([*counts.all()]) == 2
+        state.batch(put(a=3, b=4))
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(local_copy, "apply_deltas", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            view.refresh()
+        monkeypatch.undo()
+        assert view.refresh()
+        assert [*counts.all()] == [("a", 3), ("b", 4)]
+
+
+def test_a_store_in_another_format_is_to_be_asked_for_again(state: WrittenState) -> None:
+    state.batch(put(a=1))
+    with StateView(state.location) as view:
+        counts = view.store("counts", **AS_COUNTS)
+        assert counts.get("a") == 1
+        (spec,) = state.metadata.stores
+        newer = replace(spec, format=StoreFormat.TIMESTAMPED)
+        state.record_metadata(replace(state.metadata, stores=(newer,), generation=1))
+        assert not view.refresh()
+        with pytest.raises(StoreError, match="has another format now: ask the view for it again"):
+            counts.get("a")
+        assert view.store("counts", **AS_COUNTS).get("a") == ValueAndTimestamp(1, -1)
+
+
+def test_every_shard_is_asked_where_records_were_placed_by_partition(tmp_path: Path) -> None:
+    windows = Stores.window_store_builder(Stores.persistent_window_store("w", 1_000, 10), TEXT, TEXT)
+    versions = Stores.versioned_key_value_store_builder(
+        Stores.persistent_versioned_key_value_store("v", 1_000), TEXT, TEXT
+    )
+    state = WrittenState(tmp_path, COUNTS, windows, versions, shards=3, shard_by="partition")
+
+    def write(shard: int, stores: Any) -> None:
+        key = "cab"[shard]
+        stores["counts"].put(key, shard)
+        stores["w"].put(key, f"w{shard}", 5)
+        stores["v"].put(key, f"v{shard}", 5)
+        stores["v"].put(key, f"later {shard}", 6)
+
+    state.batch(write)
+    with StateView(state.location) as view:
+        counts, serdes = view.store("counts", **AS_COUNTS), {"key_serde": TEXT, "value_serde": TEXT}
+        assert [counts.get(key) for key in "abcd"] == [1, 2, 0, None]
+        assert [key for key, _ in counts.all()] == [*"abc"]
+        store = view.store("w", **serdes)
+        assert (store.fetch("b", 5), [*store.fetch("a", 0, 9)], store.fetch("d", 5)) == ("w2", [(5, "w1")], None)
+        store = view.store("v", **serdes)
+        assert (store.get("b").value, store.get("c", 5).value, store.get("d")) == ("later 2", "v0", None)
+        assert [each.value for each in store.get("a", 0, 9)] == ["later 1", "v1"]
+
+
+def test_a_global_store_is_read_once(tmp_path: Path) -> None:
+    state = WrittenState(tmp_path, COUNTS, shards=3, global_stores=["counts"])
+
+    def write(_: int, stores: Any) -> None:
+        for key in "abc":
+            stores["counts"].put(key, 1)
+
+    state.batch(write)
+    with StateView(state.location) as view:
+        counts = view.store("counts", **AS_COUNTS)
+        assert [*counts.all()] == [("a", 1), ("b", 1), ("c", 1)]
+        assert [counts.get(key) for key in "abcd"] == [1, 1, 1, None]
+
+
+def test_a_store_whose_keys_are_not_those_of_records_is_read_by_what_they_are(tmp_path: Path) -> None:
+    state = WrittenState(tmp_path, COUNTS)
+
+    def write(shard: int, stores: Any) -> None:
+        for key in ("x-a", "y-a", "x-b"):
+            if partition_of(key[2:].encode(), 2) == shard:
+                stores["counts"].put(key, 1)
+
+    state.batch(write)
+    with StateView(state.location, key_of={"counts": lambda key: key[2:]}) as view:
+        counts = view.store("counts", **AS_COUNTS)
+        assert [counts.get(key) for key in ("x-a", "y-a", "x-b", "x-c")] == [1, 1, 1, None]
+
+
+@pytest.mark.parametrize(("clock", "shown"), [("processing", ["c"]), ("event", ["b", "c"])])
+def test_what_has_expired_by_its_clock_is_not_shown(clock: str, shown: list[str], tmp_path: Path) -> None:
+    state = WrittenState(tmp_path, COUNTS.with_ttl(1_000, clock))
+    now_ms = time.time_ns() // 1_000_000
+    for key, put_ms in (("a", 1_000), ("b", 2_500), ("c", 3_000 if clock == "event" else now_ms + 10**6)):
+        state.now_ms = put_ms
+        state.batch(put(**{key: 1}))
+    state.now_ms = 3_000
+    state.batch(lambda shard, stores: stores["counts"].put(f"{shard}", None))
+    with StateView(state.location) as view:
+        counts = view.store("counts", **AS_COUNTS, clock=clock)
+        assert [key for key, _ in counts.all()] == shown
+        assert [key for key in "abc" if counts.get(key)] == shown
+        with pytest.raises(ValueError, match="clock must be one of"):
+            view.store("counts", clock="sun").get(b"a")
