@@ -88,6 +88,7 @@ check: $(INSTALLED) ## format, lint, types, import directions, lock; no tests
 
 bench: java $(INSTALLED) jars ## run the benchmarks
 	@$(BIN)/python benchmarks/stores.py
+	@$(BIN)/python benchmarks/views.py
 	@$(BIN)/python benchmarks/processor.py
 	@$(BIN)/python benchmarks/middleware.py
 	@$(BIN)/python benchmarks/test_driver.py

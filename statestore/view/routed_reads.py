@@ -9,9 +9,10 @@ import inspect
 from collections.abc import Callable, Generator
 from functools import wraps
 from itertools import chain
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 from statestore.bytestore.engines.memory import MemoryByteStore
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME
 from statestore.bytestore.protocol import ByteStore
 from statestore.format.serde import Serde
@@ -22,6 +23,8 @@ from statestore.stores.iterator import StoreIterator
 from statestore.stores.readable_store import ReadableStore
 from statestore.stores.stores import recorded_store_builder, store_class_of
 from statestore.view.sharded_store import MergedStore, ShardedStore, readable
+
+Read: TypeAlias = Callable[..., Any]
 
 _KEY: Final = "key"
 
@@ -82,19 +85,21 @@ class RoutedReads(ReadableStore):
         """The latest time that was put into any shard; -1 if none is known, None for a store that keeps no time."""
         return self._latest_ms if self._sharded.spec.kind.is_segmented else None
 
-    def _ask(self, key: Any, method: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Have the shard of a key read; if that is not known, all shards: the first that has something, or all."""
-        sharded = self._sharded
-        number, numbers = sharded.holding.shard_of(self._require_key(key)), sharded.numbers
-        if number is not None:
-            store = self._in(number) if number in numbers else self._nothing
-            return getattr(store, method)(*given, **named)
-        found: Any = getattr(self._nothing, method)(*given, **named)
+    def _ask(self, read: Read, key: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Have the shard of a key read; if that is not known, others too: until one has something, or all."""
+        sharded, name = self._sharded, read.__name__
+        first, then = sharded.holding.order(self._require_key(key), sharded.numbers)
+        store = self._in(first[0]) if first else self._nothing
+        found: Any = getattr(store, name)(*given, **named)
+        if not then:
+            return found
         if not isinstance(found, StoreIterator):
-            answers = (getattr(self._in(number), method)(*given, **named) for number in numbers)
-            return next((answer for answer in answers if answer is not None), found)
-        scans = [getattr(self._in(number), method)(*given, **named) for number in numbers]
-        return StoreIterator(self.name, _chained(scans))
+            others = (getattr(self._in(number), name)(*given, **named) for number in then)
+            return found if found is not None else next((each for each in others if each is not None), None)
+        if not LAYOUTS[sharded.spec.kind].keeps_versions:
+            found.close()
+            return read(self, *given, **named)
+        return StoreIterator(self.name, _chained([found, *(getattr(self._in(n), name)(*given, **named) for n in then)]))
 
     def _in(self, number: int) -> ReadableStore:
         sharded = self._sharded
@@ -125,7 +130,7 @@ def _make_routed(base: type[ReadableStore]) -> type[RoutedReads]:
     return type(base.__name__, (RoutedReads, base), {"__doc__": base.__doc__, "_base": base, **routed})
 
 
-def reads(base: type[ReadableStore]) -> dict[str, Callable[..., Any]]:
+def reads(base: type[ReadableStore]) -> dict[str, Read]:
     """Return the methods to read that a read-only class has, by name."""
     found = inspect.getmembers(base, inspect.isfunction)
     return {name: read for name, read in found if not name.startswith("_") and name != ReadableStore.read_only.__name__}
@@ -139,13 +144,13 @@ def _is_of_key(base: type[ReadableStore], name: str) -> bool:
     return [*inspect.signature(getattr(base, name)).parameters][1:2] == [_KEY]
 
 
-def _to_shard_of_key(name: str, read: Callable[..., Any]) -> Callable[..., Any]:
+def _to_shard_of_key(name: str, read: Read) -> Read:
     @wraps(read)
     def routed(self: RoutedReads, *given: Any, **named: Any) -> Any:
         forms = self._FORMS.get(name)
         form = (_KEY,) if forms is None else forms.form(len(given), named)
         if form is None or form[0] != _KEY:
             return read(self, *given, **named)
-        return self._ask(given[0] if given else named[_KEY], name, given, named)
+        return self._ask(read, given[0] if given else named[_KEY], given, named)
 
     return routed

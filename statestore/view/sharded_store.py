@@ -34,25 +34,34 @@ class Holding(NamedTuple):
     is_global: bool
     """Whether each of them holds all entries."""
     key_of: KeyOf | None
-    """From a key of the store to the record's, by which shards are chosen; None if an entry may be in any."""
+    """From a key of the store to what may be the record's, by which shards are chosen; None if they are not."""
+    is_known: bool
+    """Whether that certainly is the record's."""
 
     @classmethod
-    def of(cls, metadata: StateMetadata, spec: StoreSpec, key_of: KeyOf | None) -> Holding:
-        """Return where a store is. `key_of` of None: its keys are those of records."""
+    def of(cls, metadata: StateMetadata, spec: StoreSpec, key_of: KeyOf | None, *, trust_keys: bool) -> Holding:
+        """Return where a store is. `key_of` of None is not known; `trust_keys`: the key itself then."""
         is_global = spec.name in metadata.global_stores
-        by_key = metadata.shard_by == ShardBy.KEY.value and not is_global
-        return cls(spec, metadata.shards, is_global, (key_of or _same) if by_key else None)
+        if is_global or metadata.shards == 1:
+            return cls(spec, metadata.shards, is_global, _same, True)
+        by_key = (key_of or _same) if metadata.shard_by == ShardBy.KEY.value else None
+        return cls(spec, metadata.shards, False, by_key, by_key is not None and (key_of is not None or trust_keys))
 
-    def shard_of(self, key: bytes) -> int | None:
-        """Return the shard of a key, without the times of a window or session; None if it may be in any."""
-        if self.shards == 1:
-            return 0
+    def order(self, key: bytes, numbers: list[int]) -> tuple[list[int], list[int]]:
+        """Return of these shards the one that may have a key, and those to be asked if that does not have it.
+
+        The key is without the times of a window or session.
+        """
+        if self.is_global or self.shards == 1:
+            return numbers, []
         if self.key_of is None:
-            return None
+            return [], numbers
         try:
-            return partition_of(self.key_of(key), self.shards)
+            number = partition_of(self.key_of(key), self.shards)
         except (FormatError, ValueError):
-            return None  # it is not a key of such a store
+            return [], numbers  # it is not a key of such a store
+        first = [number] if number in numbers else []
+        return first, [] if self.is_known else [each for each in numbers if each != number]
 
 
 def _same(key: bytes) -> bytes:
@@ -264,15 +273,18 @@ class MergedStore:
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the value of each key, None for those that have none."""
         found: list[bytes | None] = [None] * len(keys)
-        places: dict[int, list[int]] = {}
-        for place, key in enumerate(keys):
-            for number in self._numbers_of(key):
-                places.setdefault(number, []).append(place)
-        for number, asked in places.items():
-            values = self._bytes_in(number).get_many([keys[place] for place in asked])
-            for place, value in zip(asked, values, strict=True):
-                if value is not None:
-                    found[place] = value
+        orders = list(map(self._order, keys))
+        for asked in zip(*orders, strict=True):  # first the shards that may have them, then all others
+            places: dict[int, list[int]] = {}
+            for place, numbers in enumerate(asked):
+                if found[place] is None:
+                    for number in numbers:
+                        places.setdefault(number, []).append(place)
+            for number, wanted in places.items():
+                values = self._bytes_in(number).get_many([keys[place] for place in wanted])
+                for place, value in zip(wanted, values, strict=True):
+                    if value is not None:
+                        found[place] = value
         return found
 
     def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
@@ -290,13 +302,10 @@ class MergedStore:
         """Return about how many keys have a value."""
         return sum(store.approximate_num_entries() for store in self._all())
 
-    def _numbers_of(self, key: bytes) -> list[int]:
-        """Return the shards that may have an entry."""
-        number = self._store.holding.shard_of(key[self._prefix_size : len(key) - self._suffix_size])
-        numbers = self._store.numbers
-        if number is None:
-            return numbers
-        return [number] if number in numbers else []
+    def _order(self, key: bytes) -> tuple[list[int], list[int]]:
+        """Return the shards that may have an entry, and those to be asked then."""
+        plain = key[self._prefix_size : len(key) - self._suffix_size]
+        return self._store.holding.order(plain, self._store.numbers)
 
     def _all(self) -> Iterator[ByteStore]:
         return map(self._bytes_in, self._store.numbers)

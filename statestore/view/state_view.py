@@ -39,7 +39,18 @@ _COPIES: Final = "view-copies"
 
 
 class StateView:
-    """A committed state at one batch, to be read. Use it in a `with`, or close it. Not for several threads."""
+    """A committed state at one batch, to be read. Use it in a `with`, or close it. Not for several threads.
+
+    `location` is the state location of a query, `stage` the number of the stage if it has several. What is committed
+    says its newest head; or `pointers`, as `python -m statestore.spark pointers` prints them. Shards are opened when
+    they are asked for, in copies below `local_dir`, which stay there; None is a temporary directory. Of more than
+    `max_open_shards` the one that was used longest ago is closed, but none that is being scanned.
+
+    A key is looked for in its shard. In stores of which it is not known that their keys are those of records, others
+    are asked too if that has nothing: unless `key_of` says, by store, what the record's key is in the bytes of a
+    store's, or `trust_keys` that it is that key. Raises LocationError, RecoveryError, StatePointersError, and
+    ValueError for illegal arguments.
+    """
 
     def __init__(
         self,
@@ -50,12 +61,13 @@ class StateView:
         local_dir: str | os.PathLike[str] | None = None,
         max_open_shards: int = 16,
         key_of: Mapping[str, KeyOf] | None = None,
+        trust_keys: bool = False,
     ) -> None:
         if type(max_open_shards) is not int or max_open_shards < 1:
             raise ValueError(f"max_open_shards must be a whole number of at least 1, not {max_open_shards!r}")
         found = location if isinstance(location, DurableLocation) else DurableLocation(os.fspath(location))
         self._location, self._metadata = _state_at(found, stage)
-        self._key_of = dict(key_of or {})
+        self._key_of, self._trust_keys = dict(key_of or {}), trust_keys
         record_keys(self._metadata, self._key_of)  # it names stores
         self._is_given = pointers is not None
         if pointers is not None:
@@ -136,7 +148,8 @@ class StateView:
         shown = spec.format if store_type is None else store_type.shown
         reading = StoreReading(key_serde or Serdes.bytes(), value_serde or Serdes.bytes(), shown)
         key_of = record_keys(self._metadata, self._key_of).get(name)
-        sharded = ShardedStore(self._shards, Holding.of(self._metadata, spec, key_of), clock)
+        holding = Holding.of(self._metadata, spec, key_of, trust_keys=self._trust_keys)
+        sharded = ShardedStore(self._shards, holding, clock)
         made = RoutedReads.of(sharded, reading)
         self._stores.add(made)
         return made

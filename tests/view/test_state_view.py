@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from statestore import Serdes, Stores, ValueAndTimestamp
@@ -242,17 +243,23 @@ def test_a_global_store_is_read_once(tmp_path: Path) -> None:
 
 
 def test_a_store_whose_keys_are_not_those_of_records_is_read_by_what_they_are(tmp_path: Path) -> None:
-    state = WrittenState(tmp_path, COUNTS)
+    state = WrittenState(tmp_path, COUNTS, knows_keys=False)
+    keys = [f"{n}-{letter}" for n in range(3) for letter in "abcd"]
 
     def write(shard: int, stores: Any) -> None:
-        for key in ("x-a", "y-a", "x-b"):
+        for key in keys:
             if partition_of(key[2:].encode(), 2) == shard:
                 stores["counts"].put(key, 1)
 
     state.batch(write)
-    with StateView(state.location, key_of={"counts": lambda key: key[2:]}) as view:
+    for said in ({}, {"key_of": {"counts": lambda key: key[2:]}}):
+        with StateView(state.location, **said) as view:
+            counts = view.store("counts", **AS_COUNTS)
+            assert [counts.get(key) for key in [*keys, "x-a"]] == [1] * len(keys) + [None]
+            assert counts.get_many(pa.array(keys)).value.to_pylist() == [1] * len(keys)
+    with StateView(state.location, trust_keys=True) as view:
         counts = view.store("counts", **AS_COUNTS)
-        assert [counts.get(key) for key in ("x-a", "y-a", "x-b", "x-c")] == [1, 1, 1, None]
+        assert {counts.get(key) for key in keys} == {1, None}, "which is not true"
 
 
 @pytest.mark.parametrize(("clock", "shown"), [("processing", ["c"]), ("event", ["b", "c"])])

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from statestore.format.keys.entry_key import VALUE_KEYS
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.commit.pointer_fields import BatchEnd
 from statestore.recovery.heads.head import Head, write_head
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, metadata_of_stores
+from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, METADATA_NAME, StateMetadata, metadata_of_stores
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.stores.builder import StoreBuilder
@@ -37,6 +38,7 @@ class WrittenState:
         shard_by: str = "key",
         global_stores: Sequence[str] = (),
         recovery: RecoveryOptions | None = None,
+        knows_keys: bool = True,
     ) -> None:
         self.home = home
         self.location = DurableLocation(home / "state")
@@ -45,7 +47,9 @@ class WrittenState:
             beside = builder.expiry_store
             self.builders += [builder] if beside is None else [beside, builder]
         made = metadata_of_stores((builder.spec for builder in self.builders), shards, shard_by)
-        topology: list[dict[str, Any]] = [{"name": "p", "parents": [], "stores": [each.name for each in builders]}]
+        names = [each.name for each in builders]
+        keys = dict.fromkeys(names, VALUE_KEYS) if knows_keys else {}
+        topology: list[dict[str, Any]] = [{"name": "p", "parents": [], "stores": names, ENTRY_KEYS: keys}]
         if global_stores:
             fed = {"name": "fill", "parents": ["g"], "stores": [*global_stores]}
             topology = [{"name": "p"}, {"name": "g", "global": True}, fed]
