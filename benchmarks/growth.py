@@ -48,6 +48,8 @@ PARTS = ("keys", "headers", "shards", "batches", "executors")
 OFF_THE_PAGE = re.compile(r"\bclock\b|_ms\b")
 IN_THE_PLOT = re.compile(r"^old, |^young, |between neighbours")
 """What the summary leaves out beside that: a figure that it has says the same, or the plot."""
+OF_A_KIND = re.compile(r"(?<! ): ")
+"""Between what a ratio is of and the kind of ratio, as in `scalar, least: 64 : 2`."""
 CPU = time.process_time
 PATHS: Mapping[str, type[Processor]] = {"scalar": CountAndKeep, "columns": CountAndKeepColumns}
 CALL = "shard call"
@@ -290,18 +292,22 @@ def table(growth: Growth) -> str:
 
 def summary(growth: Growth) -> str:
     """Return of a part, as Markdown, what its figures come to; the plot has them."""
-    said = [line for line in _ratios(growth) if not IN_THE_PLOT.search(line.removeprefix("- "))]
-    return f"{_heading(growth)}\n\n" + "\n".join(said) + "\n"
+    return f"{_heading(growth)}\n\n" + "\n".join(_ratios(growth, IN_THE_PLOT)) + "\n"
 
 
 def _heading(growth: Growth) -> str:
     return f"{growth.title[0].upper()}{growth.title[1:]}; {growth.unit}:"
 
 
-def _ratios(growth: Growth) -> list[str]:
-    ratios = {name: ratio for name, ratio in growth.ratios.items() if not OFF_THE_PAGE.search(name)}
-    found = [f"- {name}: {ratio:.2f}" for name, ratio in ratios.items()]
-    return found + [f"- {name}: {note}" for name, note in growth.notes.items()]
+def _ratios(growth: Growth, left_out: re.Pattern[str] = OFF_THE_PAGE) -> list[str]:
+    """Return lines of ratios, those of one kind in one line, and of notes."""
+    of_kinds: dict[str, list[str]] = {}
+    for name, ratio in growth.ratios.items():
+        if not OFF_THE_PAGE.search(name) and not left_out.search(name):
+            of, *kind = OF_A_KIND.split(name, maxsplit=1)
+            of_kinds.setdefault("".join(kind), []).append(f"{of} {ratio:.2f}")
+    found = [f"- {kind}: {'; '.join(said)}" if kind else f"- {'; '.join(said)}" for kind, said in of_kinds.items()]
+    return found + [f"- {name}: {note}" for name, note in growth.notes.items() if not left_out.search(name)]
 
 
 def parts_of(asked: argparse.Namespace) -> dict[str, Callable[[Path], Growth]]:
