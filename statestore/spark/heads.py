@@ -11,28 +11,24 @@ import base64
 import json
 import logging
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryListener, StreamingQueryProgress
 
 from statestore.errors import StateStoreError
 from statestore.recovery.heads.publishing import HeadPublisher, ShardCommit
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.rescale import where_it_began
 from statestore.recovery.metadata.state_metadata import StateMetadata
-from statestore.spark.figures import observed_states
-from statestore.spark.sessions import is_connect
+from statestore.spark.figures import METRICS_PREFIX
+from statestore.spark.sessions import LISTENER, is_connect, listen
 from statestore.spark.shards.shard_call import POINTER, WENT_ON_FROM
 
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
-
 _LOG = logging.getLogger(__name__)
-_listeners: WeakKeyDictionary[SparkSession, HeadListener] = WeakKeyDictionary()
+_listeners: WeakKeyDictionary[SparkSession, _HeadListener] = WeakKeyDictionary()
 """One in each session."""
 
 
@@ -41,8 +37,8 @@ def publish_heads(spark: SparkSession, location: DurableLocation, metadata: Stat
     if is_connect(spark):
         return
     if spark not in _listeners:
-        _listeners[spark] = HeadListener()
-        spark.streams.addListener(_listeners[spark])
+        _listeners[spark] = _HeadListener()
+        listen(spark, _listeners[spark])
     _listeners[spark].add(location, metadata)
 
 
@@ -53,8 +49,8 @@ def shard_commits(shards: Iterable[str]) -> Iterator[ShardCommit]:
         yield ShardCommit(zlib.decompress(base64.b64decode(found[POINTER])).decode(), found[WENT_ON_FROM])
 
 
-class HeadListener(StreamingQueryListener):
-    """Publishes the heads of the states that it was told of."""
+class _HeadListener:
+    """Publishes the heads of the states that it was told of. Asks the JVM one thing of each event, which takes time."""
 
     def __init__(self) -> None:
         self._states: dict[str, tuple[DurableLocation, StateMetadata]] = {}
@@ -65,32 +61,38 @@ class HeadListener(StreamingQueryListener):
         """Publish heads of this state from now on."""
         self._states[metadata.state_id] = location, metadata
 
-    def onQueryStarted(self, event: object) -> None:
-        """Do nothing: no batch ran."""
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+    def onQueryProgress(self, event: Any) -> None:
         """Publish what a batch has committed. A failure harms nothing: the next batch publishes."""
-        progress = event.progress
         try:
-            for state_id, metrics in observed_states(progress):
-                if state_id in self._states:
-                    self._publisher(progress, state_id).take(progress.batchId, shard_commits(metrics["shards"]))
-        except StateStoreError as failure:
-            _LOG.warning("no head of batch %d of query %s: %s", progress.batchId, progress.id, failure)
+            progress = json.loads(event.json())["progress"]
+            for name, metrics in progress.get("observedMetrics", {}).items():
+                if name.removeprefix(METRICS_PREFIX) in self._states:
+                    self._publish(progress, name.removeprefix(METRICS_PREFIX), metrics["shards"])
         except Exception:
             # Spark would only print it.
-            _LOG.exception("no head of batch %d of query %s", progress.batchId, progress.id)
+            _LOG.exception("no head of a batch")
 
-    def onQueryIdle(self, event: object) -> None:
-        """Do nothing: no batch ran."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+    def onQueryTerminated(self, event: Any) -> None:
         """Forget the run."""
-        run = str(event.runId)
+        run = event.runId().toString()
         self._publishers = {key: publisher for key, publisher in self._publishers.items() if key[0] != run}
 
-    def _publisher(self, progress: StreamingQueryProgress, state_id: str) -> HeadPublisher:
-        run = str(progress.runId)
+    def onQueryStarted(self, event: Any) -> None:
+        """Do nothing: no batch ran."""
+
+    onQueryIdle = onQueryStarted
+
+    class Java:
+        implements = (LISTENER,)
+
+    def _publish(self, progress: Mapping[str, Any], state_id: str, shards: Iterable[str]) -> None:
+        try:
+            self._publisher(progress, state_id).take(progress["batchId"], shard_commits(shards))
+        except StateStoreError as failure:
+            _LOG.warning("no head of batch %d of query %s: %s", progress["batchId"], progress["id"], failure)
+
+    def _publisher(self, progress: Mapping[str, Any], state_id: str) -> HeadPublisher:
+        run = progress["runId"]
         if (run, state_id) not in self._publishers:
             location, metadata = self._states[state_id]
             self._publishers[run, state_id] = HeadPublisher(
@@ -98,7 +100,7 @@ class HeadListener(StreamingQueryListener):
                 state_id,
                 metadata.shards,
                 partial(where_it_began, location, metadata),
-                query=str(progress.id),
+                query=progress["id"],
                 run=run,
             )
         return self._publishers[run, state_id]

@@ -27,7 +27,7 @@ from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.registry import HEADER_CONVERTER, header_converter
 from statestore.errors import StatePartitionsError
 from statestore.spark.query_failure import failure_json
-from statestore.spark.sessions import BATCH_ID, is_connect
+from statestore.spark.sessions import BATCH_ID, LISTENER, is_connect, listen
 from statestore.spark.start_refusal import REFUSAL, refusal_at_start
 
 _LOG = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ def carry(rows: DataFrame, settings: Mapping[str, str], location: str) -> DataFr
         _set_here.setdefault(spark, {}).update(settings)
         return rows
     if spark not in _watched:
-        _add_listener(spark)
+        listen(spark, _StartListener(spark._jsparkSession.streams(), hadoop_files(spark)))
         _watched.add(spark)
     return rows.alias(_ALIAS + json.dumps({**settings, _LOCATION: location}, sort_keys=True))
 
@@ -97,19 +97,6 @@ def check_partitions(planned: int | None) -> None:
     partitions = context.getLocalProperty(PARTITIONS) or SPARKS_DEFAULTS[PARTITIONS]
     if partitions == SPARKS_DEFAULTS[PARTITIONS] != str(planned):
         raise StatePartitionsError(planned=planned, found=int(partitions))
-
-
-def _add_listener(spark: SparkSession) -> None:
-    # A client of Connect need not have py4j.
-    from pyspark.java_gateway import ensure_callback_server_started
-
-    context: Any = spark.sparkContext
-    ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
-    queries = spark._jsparkSession.streams()
-    listener = context._jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(
-        _StartListener(queries, hadoop_files(spark))
-    )
-    queries.addListener(listener)
 
 
 def hadoop_files(spark: SparkSession) -> Callable[[str], tuple[Any, Any]]:
@@ -125,10 +112,10 @@ def hadoop_files(spark: SparkSession) -> Callable[[str], tuple[Any, Any]]:
 
 
 class _StartListener:
-    """Sets what the plans of a session's queries carry. Not pyspark's class, which would parse every progress."""
+    """Sets what the plans of a session's queries carry."""
 
     class Java:
-        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+        implements = (LISTENER,)
 
     def __init__(self, queries: Any, hadoop: Callable[[str], tuple[Any, Any]]) -> None:
         self._queries = queries

@@ -32,6 +32,8 @@ QUERY_ID: Final = "sql.streaming.queryId"
 """The local property of tasks with their query's id."""
 BATCH_ID: Final = "streaming.sql.batchId"
 """The local property with the number of the batch."""
+LISTENER: Final = "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
+"""The interface in the JVM of what `listen` takes."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _RESULT: Final = "result"
@@ -64,6 +66,20 @@ def choose_python(spark: SparkSession) -> None:
     if "PYSPARK_PYTHON" not in os.environ and (context.master or "").startswith("local"):
         # Spark would take the first python3 on the PATH, which may be another environment.
         context.pythonExec = sys.executable
+
+
+def listen(spark: SparkSession, listener: Any) -> None:
+    """Have the JVM of a classic session tell a listener of its queries.
+
+    Not by pyspark's class: that reads all of an event before it tells of it, in some 150 calls to the JVM.
+    """
+    # A client of Connect need not have py4j.
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    context: Any = spark.sparkContext
+    ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
+    wrapper = context._jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
+    spark._jsparkSession.streams().addListener(wrapper(listener))
 
 
 def location_in(spark: SparkSession, location: str | Path | DurableLocation) -> DurableLocation:
