@@ -216,7 +216,7 @@ def batch_figures(progress: StreamingQueryProgress) -> list[BatchFigures]:
 
     Empty for a trigger that ran no batch, and for queries without such an operator.
     """
-    return [_batch_figures(progress, state_id, metrics) for state_id, metrics in observed_states(progress)]
+    return [state_figures(progress, state_id, metrics) for state_id, metrics in observed_states(progress)]
 
 
 def observed_states(progress: StreamingQueryProgress) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -234,7 +234,8 @@ def _by_name(metrics: Row) -> dict[str, Any]:
     return dict(zip((column["name"] for column in found["schema"]["fields"]), found["values"], strict=True))
 
 
-def _batch_figures(progress: StreamingQueryProgress, state_id: str, metrics: Mapping[str, Any]) -> BatchFigures:
+def state_figures(progress: StreamingQueryProgress, state_id: str, metrics: Mapping[str, Any]) -> BatchFigures:
+    """Return the figures of the `stateful()` operator with these observed metrics."""
     # If Spark loses a task's output, it runs the task again and has the same figures twice.
     found = (ShardFigures.from_json(shard) for shard in metrics["shards"])
     shards = {(figures.shard, figures.version, figures.records): figures for figures in found}.values()

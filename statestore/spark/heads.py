@@ -1,4 +1,7 @@
-"""Publishes heads from the driver: a listener that takes the commit pointers out of each batch's observed metrics.
+"""Publishes heads: a listener takes the commit pointers out of each batch's observed metrics.
+
+    classic   a listener of the driver's own ──> HeadPublisher, one for each run and state
+    Connect   StateStoreListener in the client ── on_server: a HeadPublisher for each batch
 
 Spark posts a query's progress after it has written the batch to its commit log, so what is published is committed. A
 listener has a thread of its own: no batch waits for it. An event that is lost, or a driver that is killed, costs heads,
@@ -10,64 +13,72 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import time
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from statestore.errors import StateStoreError
+from statestore.recovery.heads.figures import HeadFigures, LastCall, RecentBatch
 from statestore.recovery.heads.publishing import HeadPublisher, ShardCommit
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.rescale import where_it_began
 from statestore.recovery.metadata.state_metadata import StateMetadata
-from statestore.spark.figures import METRICS_PREFIX
-from statestore.spark.sessions import LISTENER, is_connect, listen
+from statestore.spark.figures import BatchFigures, observed_states, state_figures
+from statestore.spark.sessions import LISTENER, is_connect, listen, on_server
 from statestore.spark.shards.shard_call import POINTER, WENT_ON_FROM
 
 _LOG = logging.getLogger(__name__)
-_listeners: WeakKeyDictionary[SparkSession, _HeadListener] = WeakKeyDictionary()
-"""One in each session."""
+_WAITING: Final = 100
+"""Of how many batches without a head a client tells the server with the next one."""
+_states: WeakKeyDictionary[SparkSession, dict[str, tuple[DurableLocation, StateMetadata]]] = WeakKeyDictionary()
+"""By session and id: the states of which heads are published."""
+
+
+class _Told(NamedTuple):
+    """What a listener was told of a state in a batch."""
+
+    batch: int
+    calls: tuple[ShardCommit, ...]
+    figures: HeadFigures | None
 
 
 def publish_heads(spark: SparkSession, location: DurableLocation, metadata: StateMetadata) -> None:
-    """Have the driver publish heads of a state. With Spark Connect it can't: a client does not touch a location."""
-    if is_connect(spark):
-        return
-    if spark not in _listeners:
-        _listeners[spark] = _HeadListener()
-        listen(spark, _listeners[spark])
-    _listeners[spark].add(location, metadata)
-
-
-def shard_commits(shards: Iterable[str]) -> Iterator[ShardCommit]:
-    """Yield what `ShardResult.observed_json` tells of commits."""
-    for text in shards:
-        found = json.loads(text)
-        yield ShardCommit(zlib.decompress(base64.b64decode(found[POINTER])).decode(), found[WENT_ON_FROM])
+    """Have the driver publish heads of a state. With Spark Connect, a StateStoreListener does, if there is one."""
+    if spark not in _states:
+        _states[spark] = {}
+        if not is_connect(spark):
+            listen(spark, _HeadListener(_states[spark]))
+    _states[spark][metadata.state_id] = location, metadata
 
 
 class _HeadListener:
-    """Publishes the heads of the states that it was told of. Asks the JVM one thing of each event, which takes time."""
+    """Publishes the heads of states. Asks the JVM one thing of each event: every answer takes time."""
 
-    def __init__(self) -> None:
-        self._states: dict[str, tuple[DurableLocation, StateMetadata]] = {}
+    def __init__(self, states: Mapping[str, tuple[DurableLocation, StateMetadata]]) -> None:
+        self._states = states
         self._publishers: dict[tuple[str, str], HeadPublisher] = {}
         """By run and state."""
-
-    def add(self, location: DurableLocation, metadata: StateMetadata) -> None:
-        """Publish heads of this state from now on."""
-        self._states[metadata.state_id] = location, metadata
 
     def onQueryProgress(self, event: Any) -> None:
         """Publish what a batch has committed. A failure harms nothing: the next batch publishes."""
         try:
-            progress = json.loads(event.json())["progress"]
-            for name, metrics in progress.get("observedMetrics", {}).items():
-                if name.removeprefix(METRICS_PREFIX) in self._states:
-                    self._publish(progress, name.removeprefix(METRICS_PREFIX), metrics["shards"])
+            progress = StreamingQueryProgress.fromJson(json.loads(event.json())["progress"])
+            for state_id, told in _told(progress, self._states):
+                run = str(progress.runId)
+                if (run, state_id) not in self._publishers:
+                    made = _publisher(*self._states[state_id], str(progress.id), run)
+                    self._publishers[run, state_id] = made
+                try:
+                    self._publishers[run, state_id].take(*told)
+                except StateStoreError as failure:
+                    _warn(progress, failure)
         except Exception:
             # Spark would only print it.
             _LOG.exception("no head of a batch")
@@ -85,22 +96,76 @@ class _HeadListener:
     class Java:
         implements = (LISTENER,)
 
-    def _publish(self, progress: Mapping[str, Any], state_id: str, shards: Iterable[str]) -> None:
-        try:
-            self._publisher(progress, state_id).take(progress["batchId"], shard_commits(shards))
-        except StateStoreError as failure:
-            _LOG.warning("no head of batch %d of query %s: %s", progress["batchId"], progress["id"], failure)
 
-    def _publisher(self, progress: Mapping[str, Any], state_id: str) -> HeadPublisher:
-        run = progress["runId"]
-        if (run, state_id) not in self._publishers:
-            location, metadata = self._states[state_id]
-            self._publishers[run, state_id] = HeadPublisher(
-                location,
-                state_id,
-                metadata.shards,
-                partial(where_it_began, location, metadata),
-                query=progress["id"],
-                run=run,
-            )
-        return self._publishers[run, state_id]
+class ClientHeads:
+    """Publishes the heads of states from a client of Spark Connect, by a task on the server for each batch."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, str], deque[_Told]] = {}
+        """By run and state, the batches since the last head."""
+
+    def take(self, spark: SparkSession, progress: StreamingQueryProgress) -> None:
+        """Publish what a batch has committed, of the states that this client has made queries of."""
+        states, run = _states.get(spark, {}), str(progress.runId)
+        for state_id, told in _told(progress, states):
+            waiting = self._waiting.setdefault((run, state_id), deque(maxlen=_WAITING))
+            waiting.append(told)
+            try:
+                if on_server(spark, _publish, *states[state_id], str(progress.id), run, list(waiting)):
+                    waiting.clear()
+            except StateStoreError as failure:
+                _warn(progress, failure)
+            except Exception:
+                _LOG.exception("no head of batch %d of query %s", progress.batchId, progress.id)
+
+    def forget(self, run: str) -> None:
+        """Forget a run that has ended."""
+        self._waiting = {key: waiting for key, waiting in self._waiting.items() if key[0] != run}
+
+
+def shard_commits(shards: Iterable[str]) -> Iterator[ShardCommit]:
+    """Yield what `ShardResult.observed_json` tells of commits."""
+    for text in shards:
+        found = json.loads(text)
+        yield ShardCommit(zlib.decompress(base64.b64decode(found[POINTER])).decode(), found[WENT_ON_FROM])
+
+
+def head_figures(figures: BatchFigures) -> HeadFigures:
+    """Return what a head has of a batch's figures."""
+    batch = RecentBatch(
+        batch=figures.batch_id,
+        time_ms=time.time_ns() // 1_000_000,
+        duration_ms=figures.duration_ms,
+        records=figures.records.process_total,
+        delta_bytes=figures.delta.size_bytes,
+        times={name: round(ms) for name, ms in figures.times._asdict().items()},
+    )
+    calls = {each.shard: LastCall(batch.batch, round(each.elapsed_ms), each.sizes) for each in figures.shards}
+    return HeadFigures((batch,), calls)
+
+
+def _told(progress: StreamingQueryProgress, states: Mapping[str, object]) -> Iterator[tuple[str, _Told]]:
+    """Yield the id of each of these states that had shard calls, or could have had some, with what was told of it."""
+    for state_id, metrics in observed_states(progress):
+        if state_id in states:
+            try:
+                figures = head_figures(state_figures(progress, state_id, metrics))
+            except Exception:
+                _LOG.exception("no figures in the head of batch %d of query %s", progress.batchId, progress.id)
+                figures = None
+            yield state_id, _Told(progress.batchId, tuple(shard_commits(metrics["shards"])), figures)
+
+
+def _publisher(location: DurableLocation, metadata: StateMetadata, query: str, run: str) -> HeadPublisher:
+    began = partial(where_it_began, location, metadata)
+    return HeadPublisher(location, metadata.state_id, metadata.shards, began, query=query, run=run)
+
+
+def _publish(location: DurableLocation, metadata: StateMetadata, query: str, run: str, told: list[_Told]) -> bool:
+    """On the server, return whether the last of these batches has a head now."""
+    publisher = _publisher(location, metadata, query, run)
+    return [publisher.take(*each) is not None for each in told][-1]
+
+
+def _warn(progress: StreamingQueryProgress, failure: StateStoreError) -> None:
+    _LOG.warning("no head of batch %d of query %s: %s", progress.batchId, progress.id, failure)

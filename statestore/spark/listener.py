@@ -12,7 +12,9 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from statestore.recovery.commit.figures import SizeFigures
 from statestore.spark.figures import BatchFigures, batch_figures, size_text, sums_by_store
+from statestore.spark.heads import ClientHeads
 from statestore.spark.metrics import Exporter, opentelemetry_exporter, prometheus_exporter, readings
+from statestore.spark.sessions import is_connect
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -32,7 +34,8 @@ class StateStoreListener(StreamingQueryListener):
     """Collects the figures of all queries of a session: `spark.streams.addListener(StateStoreListener())`.
 
     Logs each batch in one line: at INFO, or at WARNING if something needs attention, which the line says. Spark calls
-    listeners soon after a batch has ended, in a thread of its own; a query never waits for them.
+    listeners soon after a batch has ended, in a thread of its own; a query never waits for them. In a client of Spark
+    Connect it also publishes the heads of states, which in a classic session the driver does anyway.
     """
 
     def __init__(self, on_batch: Callable[[BatchFigures], object] | None = None, *, history: int = 100) -> None:
@@ -49,6 +52,7 @@ class StateStoreListener(StreamingQueryListener):
         """By run, the state and number of each shard that was called."""
         self._sizes: dict[str, dict[int, Mapping[str, SizeFigures]]] = {}
         """By state and shard, the sizes of the stores."""
+        self._heads = ClientHeads()
 
     def to_prometheus(self, registry: CollectorRegistry | None = None) -> Self:
         """Add the figures up in metrics of a registry of `prometheus_client`, the default one for None; return self.
@@ -89,6 +93,9 @@ class StateStoreListener(StreamingQueryListener):
         try:
             for figures in batch_figures(event.progress):
                 self._take(figures, self._called.setdefault(figures.run_id, set()))
+            # Only Spark's client tells a listener of its session.
+            if self.spark is not None and is_connect(self.spark):
+                self._heads.take(self.spark, event.progress)
         except Exception:
             # Spark would only print it.
             _LOG.exception("no figures of batch %d of query %s", event.progress.batchId, event.progress.id)
@@ -99,6 +106,7 @@ class StateStoreListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Forget the run; its figures stay."""
         self._called.pop(str(event.runId), None)
+        self._heads.forget(str(event.runId))
 
     def _take(self, figures: BatchFigures, called: set[tuple[str, int]]) -> None:
         with self._lock:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from statestore.errors import RecoveryError
-from statestore.recovery.commit.pointer import CommitPointer, DurableFile
-from statestore.recovery.heads.head import HEADS_DIRECTORY, Head, HeadName, newest_head, write_head
-from statestore.recovery.heads.publishing import HeadPublisher, ShardCommit, identity
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.heads.head import HEADS_DIRECTORY, Head, newest_head, write_head
+from statestore.recovery.heads.publishing import HeadPublisher, ShardCommit
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.location.shard_files import new_delta_name
-
-STATE = "state"
-SHARDS = 2
-GOLDEN = Path(__file__).parents[1] / "golden" / "head-1"
+from tests.support.recovery.head_runs import SHARDS, STATE, Run, after, head_files
 
 
 @pytest.fixture
@@ -27,56 +22,12 @@ def location(tmp_path: Path) -> DurableLocation:
     return DurableLocation(tmp_path)
 
 
-def after(pointer: CommitPointer, epoch: int) -> CommitPointer:
-    """Return the pointer after one more batch, which the run of this epoch has written."""
-    name = new_delta_name(pointer.shard, pointer.version + 1, epoch, f"r{epoch}")
-    delta = DurableFile(name, 10, "0" * 32)
-    return replace(pointer, version=pointer.version + 1, deltas=(*pointer.deltas, delta))
-
-
-class Run:
-    """A run of a query: what Spark's state has, and the publisher that is told of it."""
-
-    def __init__(self, location: DurableLocation, name: str, epoch: int, start: Run | None = None) -> None:
-        self.epoch = epoch
-        self.state = [CommitPointer(STATE, shard) for shard in range(SHARDS)] if start is None else list(start.state)
-        self.batch = -1 if start is None else start.batch
-        self.location = location
-        self.publisher = HeadPublisher(
-            location, STATE, SHARDS, lambda shard: CommitPointer(STATE, shard), query="query", run=name
-        )
-
-    def commit(self, *shards: int) -> list[ShardCommit]:
-        """Have Spark commit a batch that changes these shards; return what the driver is to be told."""
-        self.batch += 1
-        calls = []
-        for shard in shards:
-            given, self.state[shard] = self.state[shard], after(self.state[shard], self.epoch)
-            calls.append(ShardCommit(self.state[shard].to_json(), identity(given)))
-        return calls
-
-    def publish(self, *shards: int) -> Head | None:
-        """Commit a batch, and tell the publisher."""
-        calls = self.commit(*shards)
-        return self.publisher.take(self.batch, calls)
-
-    @property
-    def is_newest(self) -> bool:
-        """Whether the head says what Spark has committed by this run."""
-        head = newest_head(self.location, STATE)
-        return head is not None and (head.batch, list(head.pointers)) == (self.batch, self.state)
-
-
-def files(location: DurableLocation) -> list[str]:
-    return location.names(HEADS_DIRECTORY)
-
-
 def test_shards_that_are_not_called_keep_their_pointers(location: DurableLocation) -> None:
     run = Run(location, "a", 1)
     for shards in ((0,), (1,), (), (0, 1)):
         assert run.publish(*shards) is not None
         assert run.is_newest
-    assert len(files(location)) == 2, "older ones are collected"
+    assert len(head_files(location)) == 2, "older ones are collected"
 
 
 def test_a_batch_is_published_once(location: DurableLocation) -> None:
@@ -121,7 +72,7 @@ def test_a_restart_goes_on_from_the_head(location: DurableLocation) -> None:
     second = Run(location, "b", 2, first)
     assert second.publish(0) is not None
     assert second.is_newest
-    assert len(files(location)) == 1, "the head of the run before is collected"
+    assert len(head_files(location)) == 1, "the head of the run before is collected"
 
 
 def test_the_head_of_another_copy_of_the_checkpoint_is_not_gone_on_from(location: DurableLocation) -> None:
@@ -213,13 +164,13 @@ def test_of_two_runs_that_take_one_order_the_later_one_publishes(tmp_path: Path)
     raced.others = lambda: successor.publish(0, 1)
     assert zombie.publisher.take(0, calls) is None
     assert successor.is_newest
-    assert len(files(raced)) == 1
+    assert len(head_files(raced)) == 1
 
 
 def test_a_damaged_head_is_refused_in_words_and_published_over(location: DurableLocation) -> None:
     run = Run(location, "a", 1)
     run.publish(0, 1)
-    (name,) = files(location)
+    (name,) = head_files(location)
     path = Path(location.path(name).removeprefix("file://"))
     path.write_bytes(path.read_bytes().replace(b'"batch": 0', b'"batch": 9'))
     with pytest.raises(RecoveryError, match=r"is not a readable head \(its fields have the checksum"):
@@ -281,9 +232,47 @@ def test_the_head_of_a_state_that_was_here_before_does_not_count(location: Durab
     assert run.is_newest
 
 
-def test_golden() -> None:
-    head = newest_head(DurableLocation(GOLDEN), "1f0c3b5a7d9e4f60817263544536271a")
-    assert head is not None
-    name = HeadName(2, head.batch, head.run)
-    assert (head.batch, head.time_ms, [pointer.version for pointer in head.pointers]) == (41, 1_700_000_000_000, [3, 0])
-    assert head.to_json() == (GOLDEN / name.file).read_bytes()
+def test_a_publisher_for_each_batch_goes_on_from_the_head_of_its_run(location: DurableLocation) -> None:
+    run = Run(location, "a", 1)
+    for shards in ((0,), (1,), (), (0, 1), (0,)):
+        run.renew()
+        assert run.publish(*shards) is not None
+        assert run.is_newest
+    assert [name[:15] for name in head_files(location)] == ["heads/00000001-"] * 2
+
+
+def test_a_publisher_that_is_made_again_for_a_batch_changes_nothing(location: DurableLocation) -> None:
+    run = Run(location, "a", 1)
+    calls = run.commit(0, 1)
+    run.publisher.take(0, calls)
+    run.renew()
+    assert run.publisher.take(0, calls) is None
+    assert run.publish(0) is not None
+    assert run.is_newest
+
+
+def test_nor_does_a_publisher_for_each_batch_publish_over_a_successor(location: DurableLocation) -> None:
+    zombie = Run(location, "z", 1)
+    zombie.publish(0, 1)
+    successor = Run(location, "b", 2, zombie)
+    successor.publish(0, 1)
+    zombie.renew()
+    zombie.publish(0, 1)
+    assert zombie.publish(0, 1) is None
+    assert successor.is_newest
+
+
+def test_a_head_whose_publisher_has_not_looked_once_more_yields_to_a_successor(location: DurableLocation) -> None:
+    zombie = Run(location, "z", 1)
+    zombie.commit(0, 1)
+    successor = Run(location, "b", 2, zombie)
+    successor.commit(0, 1)
+    zombie.commit(0, 1)
+    for run in (successor, zombie):  # both have looked before either has written
+        write_head(location, 1, Head(STATE, "query", run.name, run.batch, 0, tuple(run.state)))
+    zombie.renew()
+    assert zombie.publish(0) is None
+    assert successor.is_newest
+    assert successor.publish(0) is not None
+    assert successor.is_newest
+    assert not any(name.endswith("-z.json") for name in head_files(location))

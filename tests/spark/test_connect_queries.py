@@ -6,6 +6,7 @@ What runs in the client are the functions that take a session; they are called t
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import sys
@@ -25,6 +26,9 @@ from show import held_totals
 from statestore import Processor, Record, Serdes, Topology
 from statestore.errors import InputError, LocationError, ProcessorError, ShardCountChangedError, StateStoreError
 from statestore.errors.run import ModuleNotOnWorkersError
+from statestore.recovery.heads.head import newest_head
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.spark import (
     MemoryOptions,
     StateStoreListener,
@@ -35,6 +39,7 @@ from statestore.spark import (
     to_records,
     with_middleware,
 )
+from statestore.spark.checkpoints.checkpoint import recorded_pointers
 from statestore.spark.code_on_workers import check_code_on_workers
 from statestore.spark.kafka_sink import KafkaCluster, KafkaTransactions
 from statestore.spark.query_failure import QueryFailure
@@ -84,6 +89,14 @@ class EndingListener(StateStoreListener):
         self.has_ended.set()
 
 
+def head_there(location: str) -> Any:
+    durable = DurableLocation(location)
+    metadata = read_metadata(durable)
+    assert metadata is not None
+    head = newest_head(durable, metadata.state_id)
+    return None if head is None else json.loads(head.to_json())
+
+
 def run_totals(spark: SparkSession, name: str, location: str, via: str) -> dict[str, Any]:
     """Run the query to the end of its input, and return what it was told."""
     spark.conf.set(PARTITIONS, "200")  # Spark's default; the server has another one
@@ -99,6 +112,8 @@ def run_totals(spark: SparkSession, name: str, location: str, via: str) -> dict[
         spark.streams.removeListener(listener)
     output = spark.read.parquet(str(THEIRS / name / "output"))
     return {
+        "head": on_server(spark, head_there, location),
+        "committed": sorted(recorded_pointers(spark, str(THEIRS / name / "checkpoint"))),
         "told": told,
         "listener": listener.batches(),
         "partitions": spark.conf.get(PARTITIONS),
@@ -119,6 +134,8 @@ def test_a_query_goes_on_where_it_was(
             assert [batch.records.process_total for batch in done["told"]] == [10] * (2 // number)
             assert done["told"] == done["listener"]
             assert done["partitions"] == str(SHARDS)
+            assert done["head"]["pointers"] == done["committed"]
+            assert [batch["batch"] for batch in done["head"]["recent"]] == list(range(number + 1))
     assert done["provider"] == "RocksDBStateStoreProvider" or via == APPLY
     assert done["told"][-1].batch_id == 2
     # The last row of each customer has the total of all three files.

@@ -30,11 +30,14 @@ def test_a_head_is_what_spark_has_committed_also_after_a_restart(spark: SparkSes
     assert [pointer.to_json() for pointer in first.pointers] == sorted(
         recorded_pointers(spark, str(tmp_path / "checkpoint"))
     )
+    assert [(batch.batch, batch.records) for batch in first.figures.recent] == [(0, 20), (1, 1)]
     query.add(ORDERS[20:21])  # the shard that the batch before has changed, and no other
     query.run()
     second = wait_for_head(tmp_path / "state", 2)
     assert second.query == first.query
     assert second.run != first.run
+    assert second.figures.recent[:-1] == first.figures.recent
+    assert {shard for shard, call in second.figures.calls.items() if call.sizes["totals"].entries} == {0, 1}
     assert [pointer.to_json() for pointer in second.pointers] == sorted(
         recorded_pointers(spark, str(tmp_path / "checkpoint"))
     )

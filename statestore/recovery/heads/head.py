@@ -1,7 +1,7 @@
 """A head: the commit pointers of all shards after one batch, which Spark has committed.
 
     heads/ORDER-BATCH-RUN.json   {"format": 1, "state_id": str, "query": str, "run": str, "batch": int, "time_ms": int,
-                                  "pointers": [str, ...], "changed": [int, ...], "digest": str}
+                                  "pointers": [str, ...], "changed": [int, ...], the fields of figures, "digest": str}
 
 The name that comes last is the head: RUN is the ORDERth run that published here (8 digits), BATCH has 12. Files are
 never replaced, so a run with a lower ORDER can't publish over a higher one.
@@ -12,13 +12,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from statestore.errors import RecoveryError
 from statestore.errors.state import CommitPointerError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.heads.figures import HeadFigures
 from statestore.recovery.location.durable_json import (
     MAX_DOCUMENT_BYTES,
     from_durable_json,
@@ -66,6 +67,7 @@ class Head:
     """Of each shard, in their order."""
     changed: tuple[int, ...] = ()
     """The shards of which this batch has written a delta, as far as the run knew what they had before."""
+    figures: HeadFigures = field(default_factory=HeadFigures)
 
     def describe(self) -> str:
         """Return the head in words."""
@@ -83,6 +85,7 @@ class Head:
             "time_ms": self.time_ms,
             "pointers": [pointer.to_json() for pointer in self.pointers],
             "changed": self.changed,
+            **self.figures.to_fields(),
         }
         return to_durable_json(fields).encode()
 
@@ -104,6 +107,7 @@ class Head:
                 whole_number(fields["time_ms"], 0),
                 pointers,
                 tuple(whole_number(shard, 0) for shard in fields["changed"]),
+                HeadFigures.from_fields(fields),
             )
             found = [(pointer.state_id, pointer.shard) for pointer in pointers]
             if found != [(head.state_id, shard) for shard in range(len(pointers))]:

@@ -10,7 +10,7 @@ where two copies of a checkpoint run.
 
 A run takes an order, one above the highest, once its pointers prove that no later run has committed: the names of
 deltas say which run made them. Whoever publishes first in an order looks once more: of two runs that take one, at least
-one sees the other.
+one sees the other. A publisher may be made for one batch: it goes on from the head that its run has published.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import NamedTuple
 from statestore.errors import RecoveryError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.fences.run_fences import head_of
+from statestore.recovery.heads.figures import HeadFigures
 from statestore.recovery.heads.head import (
     HEADS_DIRECTORY,
     MAX_ORDER,
@@ -70,43 +71,59 @@ class HeadPublisher:
     run: str
     _batch: int = field(default=-1, init=False)
     _known: dict[int, CommitPointer] = field(default_factory=dict, init=False)
+    _figures: HeadFigures = field(default_factory=HeadFigures, init=False)
     _order: int | None = field(default=None, init=False)
     _published: list[HeadName] = field(default_factory=list, init=False)
 
-    def take(self, batch: int, calls: Iterable[ShardCommit]) -> Head | None:
+    def take(self, batch: int, calls: Iterable[ShardCommit], figures: HeadFigures | None = None) -> Head | None:
         """Return the head that was published of a committed batch, None if it is not known in full, or not the newest.
 
-        Raises RecoveryError and LocationError.
+        `figures` are the batch's, if they are known. Raises RecoveryError and LocationError.
         """
+        if self._batch == -1:
+            self._go_on(batch)
         if batch <= self._batch:
             return None  # told again
         calls = list(calls)
         known = self._known if batch == self._batch + 1 and self._known else self._before(batch, calls)
         self._batch, self._known = batch, {}
         self._known = self._after(known, calls)
+        self._figures = self._figures.then(figures or HeadFigures())
         if len(self._known) < self.shards:
             return None
         pointers = tuple(self._known[shard] for shard in range(self.shards))
         changed = tuple(shard for shard in sorted(known) if known[shard].head != pointers[shard].head)
         now_ms = time.time_ns() // 1_000_000
-        head = Head(self.state_id, self.query, self.run, batch, now_ms, pointers, changed)
+        head = Head(self.state_id, self.query, self.run, batch, now_ms, pointers, changed, self._figures)
         return head if self._publish(head) else None
+
+    def _go_on(self, batch: int) -> None:
+        """Take over what the newest head tells of the batches before, if it is of this query, or of this run."""
+        head = self._newest()
+        if head is None or head.query != self.query:
+            return
+        self._figures = head.figures.before(batch)
+        if head.run == self.run:
+            self._batch, self._known = head.batch, {pointer.shard: pointer for pointer in head.pointers}
 
     def _before(self, batch: int, calls: Iterable[ShardCommit]) -> dict[int, CommitPointer]:
         """Return the pointers before a batch, as far as it is known here for the first time."""
         if batch == 0:
             return {shard: self.began(shard) for shard in range(self.shards)}
-        try:
-            head = newest_head(self.location, self.state_id)
-        except RecoveryError as damaged:
-            _LOG.warning("%s", damaged)
-            head = None
+        head = self._newest()
         if head is None or (head.query, head.batch) != (self.query, batch - 1):
             return {}
         written = {identity(head.pointers[shard]) for shard in head.changed}
         if written.isdisjoint(call.went_on_from for call in calls):
             return {}
         return {pointer.shard: pointer for pointer in head.pointers}
+
+    def _newest(self) -> Head | None:
+        try:
+            return newest_head(self.location, self.state_id)
+        except RecoveryError as damaged:
+            _LOG.warning("%s", damaged)
+            return None
 
     def _after(self, known: Mapping[int, CommitPointer], calls: Iterable[ShardCommit]) -> dict[int, CommitPointer]:
         """Return the pointers after these calls. Of a shard that has several, which one counts is not known."""
@@ -126,16 +143,25 @@ class HeadPublisher:
         return pointers
 
     def _publish(self, head: Head) -> bool:
+        names: list[HeadName] = []
+        if self._order is None:
+            names = head_names(self.location.names(HEADS_DIRECTORY))
+            own = [name for name in names if name.run == self.run]
+            rivals = _rivals(names, own[-1]) if own else names
+            if own and not rivals:
+                self._order, self._published = own[-1].order, own
+            elif own:  # it has not looked once more
+                self.location.delete_all(name.file for name in own)
+                names = rivals
         if self._order is not None:
             self._published.append(write_head(self.location, self._order, head))
             self.location.delete_all(name.file for name in self._published[:-_KEPT])
             del self._published[:-_KEPT]
             return True
-        names = head_names(self.location.names(HEADS_DIRECTORY))
         while (order := self._order_over(names, head)) is not None:
             mine = write_head(self.location, order, head)
             names = head_names(self.location.names(HEADS_DIRECTORY))
-            others = [name for name in names if name.order >= order and name.run != self.run]
+            others = _rivals(names, mine)
             if not others:
                 self._order, self._published = order, [mine]
                 self.location.delete_all(name.file for name in names if name.order < order)
@@ -167,6 +193,11 @@ class HeadPublisher:
             text = "%s: the head goes back: from %s to %s"
             _LOG.warning(text, self.location, newest.describe(), head.describe())
         return names[-1].order + 1
+
+
+def _rivals(names: Iterable[HeadName], mine: HeadName) -> list[HeadName]:
+    """Return the heads of other runs with the order of this one, or a later one."""
+    return [name for name in names if name.order >= mine.order and name.run != mine.run]
 
 
 def _comes_after(head: Head, other: Head) -> bool:
