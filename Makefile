@@ -25,7 +25,7 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 PEERS_LOCK := benchmarks/peers/environment.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-middleware test test-fast test-matrix durations soak kills simulate mutations check bench bench-check bench-peers docs lock clean java jars prometheus
+.PHONY: help demo demo-kafka demo-middleware test test-fast test-matrix durations soak kills simulate mutations check bench bench-check bench-peers docs lock clean java jars prometheus chromium
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -130,6 +130,9 @@ java:
 
 prometheus: # which tests of metrics and alerts use where it is
 	@command -v promtool >/dev/null || .ci/apt-install prometheus
+
+chromium: # which tests of the page of `upgrade-tools serve` use where it is
+	@command -v chromium >/dev/null || .ci/apt-install chromium
 
 jars: java $(INSTALLED)
 	@$(WITH_JAVA) $(BIN)/python -m statestore.testing.jars

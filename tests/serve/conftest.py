@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,17 +16,6 @@ from starlette.testclient import TestClient
 from upgrade_tools.rows.entry_encoding import EntryEncoding
 from upgrade_tools.serve.app import Service, application
 from upgrade_tools.serve.following import Follower
-
-_PATIENCE_S = 30.0
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    """Return once something is so; fails if it takes too long."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.02)
-
 
 Serving = Callable[..., TestClient]
 

@@ -11,9 +11,10 @@ from openapi_spec_validator import validate
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from tests.serve.conftest import Serving, wait_until
+from tests.serve.conftest import Serving
 from tests.support.recovery.rescaling import every_kind
 from tests.support.serve.live import HOSTILE_KEY, LARGE, SCRIPT, Live, counted, counting, of_every_kind
+from tests.support.serve.serving import wait_until
 from upgrade_tools.rows.entry_encoding import EntryEncoding
 from upgrade_tools.serve.app import Service
 from upgrade_tools.serve.following import Follower

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.serve.conftest import wait_until
 from tests.support.serve.live import Live, counted
+from tests.support.serve.serving import served, wait_until
 from tests.support.tools.runs import Tools
 from upgrade_tools.cli.exit_codes import ExitCode
 
@@ -23,19 +19,6 @@ from upgrade_tools.cli.exit_codes import ExitCode
 @pytest.fixture
 def tools(capsys: pytest.CaptureFixture[str]) -> Tools:
     return Tools(capsys)
-
-
-@contextmanager
-def served(place: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The command in a process of its own, and the address that it prints."""
-    command = [sys.executable, "-m", "upgrade_tools", "serve", str(place), "--port", "0", "--poll-seconds", "0.05"]
-    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().strip(), process
-        finally:
-            process.terminate()
-            process.communicate()
 
 
 def test_events_tell_of_each_batch(live: Live) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from tests.serve.conftest import Serving, wait_until
+from tests.serve.conftest import Serving
 from tests.serve.test_answers import ENTRIES, answer
 from tests.support.serve.live import Live, counted
+from tests.support.serve.serving import wait_until
 
 
 def refused(client: TestClient, path: str, status: int, *words: str, **asked: Any) -> dict[str, Any]:

@@ -69,6 +69,7 @@ SLOW = (
     "recovery/test_snapshots.py",
     "recovery/test_spilling_batch.py",
     "serve/test_command.py",
+    "serve/test_page.py",
     "simulation",
     "stores/test_bad_input.py",
     "stores/test_expiring.py",
@@ -141,6 +142,7 @@ def is_java(program: str) -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="leave out what needs Spark, Java or Kafka, or is slow")
+    parser.addoption("--pictures", action="store_true", help="make the pictures of docs anew, with Chromium")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -57,23 +58,24 @@ def serve(
         raise typer.BadParameter(f"{missing.name} is not installed: pip install 'statestore[serve]'") from missing
     o.check_state_at(location, committed, work_dir=work_dir)
     pointers = committed.read(location)
-    follower = Follower(location, pointers=pointers, work_dir=work_dir, poll_s=poll_seconds)
-    follower.open()
     only_loopback = running.is_loopback(host)
     if token is None and not only_loopback:
         token = running.made_up_token()
-    try:
-        listening = running.listening_socket(host, port)
-    except OSError as cause:
-        say(errors(), f"error: can't listen on {host} port {port} ({cause.strerror or cause}): choose another --port")
-        return ExitCode.IN_USE
-    with listening:
-        shown = f"[{host}]" if ":" in host else host
-        secret = "" if token is None else f"#token={token}"
-        say(results(), f"http://{shown}:{listening.getsockname()[1]}/{secret}")
-        service = app.Service(follower, EntryEncoding(key_as, value_as))
+    with closing(Follower(location, pointers=pointers, work_dir=work_dir, poll_s=poll_seconds)) as follower:
+        follower.open()
         try:
-            running.serve(app.application(service, token=token, only_loopback=only_loopback), listening)
-        except KeyboardInterrupt:
-            say(errors(), "ended")
+            listening = running.listening_socket(host, port)
+        except OSError as cause:
+            problem = f"can't listen on {host} port {port} ({cause.strerror or cause}): choose another --port"
+            say(errors(), f"error: {problem}")
+            return ExitCode.IN_USE
+        with listening:
+            shown = f"[{host}]" if ":" in host else host
+            secret = "" if token is None else f"#token={token}"
+            say(results(), f"http://{shown}:{listening.getsockname()[1]}/{secret}")
+            service = app.Service(follower, EntryEncoding(key_as, value_as))
+            try:
+                running.serve(app.application(service, token=token, only_loopback=only_loopback), listening)
+            except KeyboardInterrupt:
+                say(errors(), "ended")
     return ExitCode.OK

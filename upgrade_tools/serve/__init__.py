@@ -9,7 +9,7 @@ answers      the other answers: overview, stores, files, batches
 openapi      the description of all paths
 guard        who may ask, and the headers of each answer
 app, running paths and their answers, and the server
-static       what a browser shows at /
+static       the page: modules as browsers read them, without a build
 
-Imports `location`, `rows` and `states`; `cli` imports it. Start at `app`.
+Imports `location`, `rows` and `states`; `cli` imports it. Start at `app`, or at `static/app.js`.
 """

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from anyio import to_thread
+from anyio import CancelScope, to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
@@ -34,8 +34,6 @@ from upgrade_tools.serve.following import Follower, ServedStage
 from upgrade_tools.serve.guard import Application, Guard
 from upgrade_tools.serve.history import Shown, key_history, version_changes, versions_of
 from upgrade_tools.serve.sampling import Samples
-from upgrade_tools.states.location import LocationState
-from upgrade_tools.states.state import StateOptions
 
 STATIC: Final = Path(__file__).parent / "static"
 _LOG: Final = logging.getLogger(__name__)
@@ -120,21 +118,26 @@ class Service:
     def _streamed(self, stage: ServedStage, spec: StoreSpec, question: Question) -> Response:
         if self._streams >= _MOST_STREAMS:
             raise RefusedError(503, f"{_MOST_STREAMS} others are being streamed: ask again when one has ended")
-        # Of its own: the state goes on meanwhile, and what is streamed is of one batch.
-        options = StateOptions(pointers=stage.state.pointers, work_dir=stage.state.options.work_dir)
-        own = ServedStage(stage.number, LocationState(stage.state.location, stage.state.metadata, options))
+        state = stage.state
         self._streams += 1
 
         async def lines() -> AsyncIterator[bytes]:
-            found = _entry_lines(own, spec, question)
             try:
-                while (line := await to_thread.run_sync(next, found, b"")) != b"":
-                    yield line
+                # Of its own: the state goes on meanwhile, and what is streamed is of one batch.
+                own = await to_thread.run_sync(
+                    ServedStage, stage.number, state.location, state.pointers, state.options.work_dir
+                )
+                try:
+                    found = _entry_lines(own, spec, question)
+                    while (line := await to_thread.run_sync(next, found, b"")) != b"":
+                        yield line
+                finally:
+                    with CancelScope(shield=True):
+                        await to_thread.run_sync(own.close)
             except (StateStoreError, OSError) as error:
                 yield json.dumps({"error": str(error)}).encode() + b"\n"
             finally:
                 self._streams -= 1
-                await to_thread.run_sync(own.close)
 
         return StreamingResponse(lines(), media_type=_NDJSON)
 
@@ -267,7 +270,7 @@ def application(service: Service, *, token: str | None = None, only_loopback: bo
             following.cancel()
             with suppress(asyncio.CancelledError):
                 await following
-            await service.follower.close()
+            await to_thread.run_sync(service.follower.close)
 
     handlers: Any = {404: _not_found, Exception: _failed}
     inner = Starlette(routes=service.routes(), lifespan=lifespan, exception_handlers=handlers)

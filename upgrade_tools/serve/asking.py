@@ -106,6 +106,8 @@ class Asked:
         for text in self._parameters.getlist("header"):
             name, equals, value = text.partition("=")
             if text:
+                if name.startswith("0x"):
+                    name = _bytes_in("header", name, None).decode(errors="replace")
                 conditions.append(HeaderCondition(name, _bytes_in("header", value, None) if equals else None))
         selection = Selection(
             key=self.key(),

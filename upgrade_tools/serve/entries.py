@@ -16,11 +16,11 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.format.values.stored_value import split_stored
 from statestore.recovery.location.durable_json import digest
+from statestore.recovery.restore.restore import CommittedStore
 from upgrade_tools.rows.entry_encoding import AS_FOUND, EntryEncoding
 from upgrade_tools.rows.selection import Selection
 from upgrade_tools.serve.content import Document, entry_content
 from upgrade_tools.serve.following import ServedStage
-from upgrade_tools.states.state import OpenStore
 
 PAGE_S: Final = 1.0
 _LOOK_EVERY: Final = 64
@@ -126,7 +126,7 @@ def read_page(
 
 
 def _read_shard(
-    store: OpenStore, question: Question, place: PageBegin, page: Page, limit: int, deadline: float
+    store: CommittedStore, question: Question, place: PageBegin, page: Page, limit: int, deadline: float
 ) -> PageBegin | None:
     """Add what is found in a shard to a page; return where to go on in it, None at its end."""
     layout = layout_of(store.spec)

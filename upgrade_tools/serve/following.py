@@ -8,16 +8,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeVar
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import StateStoreError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.heads.head import Head
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.restore.restore import CommittedStore
+from statestore.view import StateView
 from upgrade_tools.errors import StoreNotFoundError, UnknownLayoutError
 from upgrade_tools.states.detection import open_states
 from upgrade_tools.states.location import LocationState
-from upgrade_tools.states.state import OpenStore, StateOptions
+from upgrade_tools.states.state import StateOptions
 
 T = TypeVar("T")
 _OPEN_SHARDS: Final = 16
@@ -37,12 +41,26 @@ class SeenBatch:
 
 
 class ServedStage:
-    """The state of one stage of a query, at one batch for all its shards."""
+    """The state of one stage of a query, at one batch for all its shards. Used in one thread, but for `state`."""
 
-    def __init__(self, number: int, state: LocationState) -> None:
+    def __init__(
+        self,
+        number: int,
+        location: DurableLocation,
+        pointers: Sequence[CommitPointer] | None = None,
+        work_dir: str | None = None,
+    ) -> None:
         self.number = number
-        self.state = state
-        self._open: OrderedDict[int, tuple[ExitStack, Mapping[str, OpenStore]]] = OrderedDict()
+        self._work_dir = work_dir
+        self._used: OrderedDict[int, None] = OrderedDict()
+        with ExitStack() as opened:
+            local_dir = opened.enter_context(TemporaryDirectory(prefix="statestore-serve-", dir=work_dir))
+            self._view = opened.enter_context(
+                StateView(location, pointers=pointers, local_dir=local_dir, max_open_shards=_OPEN_SHARDS)
+            )
+            self._opened = opened.pop_all()
+        self.state = self._state()
+        """What is committed, and nothing that is open: it is replaced, and never changed."""
 
     @property
     def head(self) -> Head | None:
@@ -56,36 +74,35 @@ class ServedStage:
 
     @property
     def open_shards(self) -> tuple[int, ...]:
-        """The shards that are open."""
-        return tuple(self._open)
+        """The shards that were asked for last, and so are open."""
+        return tuple(self._used)
 
-    def shard(self, shard: int) -> Mapping[str, OpenStore]:
-        """Return the stores of a shard; it stays open for a while. Raises RecoveryError, LocationError."""
-        if shard not in self._open:
-            while len(self._open) >= _OPEN_SHARDS:
-                self._open.popitem(last=False)[1][0].close()
-            with ExitStack() as opening:
-                stores = opening.enter_context(self.state.open(shard, self.state.metadata.stores))
-                self._open[shard] = opening.pop_all(), stores
-        self._open.move_to_end(shard)
-        return self._open[shard][1]
+    def shard(self, shard: int) -> Mapping[str, CommittedStore]:
+        """Return the stores of a shard, until another one is asked for. Raises RecoveryError, LocationError."""
+        stores = self._view.shard(shard).stores
+        self._used[shard] = None
+        self._used.move_to_end(shard)
+        if len(self._used) > _OPEN_SHARDS:
+            self._used.popitem(last=False)
+        return stores
 
     def refresh(self) -> bool:
         """Go on to a later commit; return whether there is one. Raises RecoveryError, LocationError."""
-        newer = LocationState(self.state.location, self.state.metadata, self.state.options)
-        newer.read_head()
-        if newer.head is None or newer.head == self.head:
-            return False
-        for shard in self.open_shards:
-            if newer.pointers[shard] != self.state.pointers[shard]:
-                self._open.pop(shard)[0].close()
-        self.state = newer
-        return True
+        is_other = self._view.refresh()
+        if is_other or self._view.metadata != self.state.metadata:
+            self.state = self._state()
+        return is_other
 
     def close(self) -> None:
         """Close all shards."""
-        while self._open:
-            self._open.popitem()[1][0].close()
+        self._opened.close()
+
+    def _state(self) -> LocationState:
+        view = self._view
+        options = StateOptions(pointers=view.pointers, work_dir=self._work_dir)
+        state = LocationState(view.location, view.metadata, options)
+        state.head = view.head
+        return state
 
 
 class Follower:
@@ -113,12 +130,12 @@ class Follower:
         """Open the state; nothing is restored yet. Raises StateStoreError, if nothing says what is committed, too."""
         for number, state in enumerate(open_states(self.path, self._options)):
             if not isinstance(state, LocationState):
-                raise UnknownLayoutError(
-                    state.path, found=f"a {state.layout.value}, and only state locations are served"
-                )
-            if state.options.pointers is None:
+                found = f"a {state.layout.value}, and only state locations are served"
+                raise UnknownLayoutError(state.path, found=found)
+            if not state.knows_pointers:
                 state.read_head()
-            self.stages.append(ServedStage(number, state))
+            _ = state.pointers  # says which option is missing
+            self.stages.append(ServedStage(number, state.location, self._options.pointers, self._options.work_dir))
             self._see(self.stages[-1], None)
 
     async def ask(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -159,11 +176,11 @@ class Follower:
         seen = (batch for batch in reversed(self.batches) if batch.stage == stage)
         return next((batch for batch in seen if batch.versions.get(shard) == version), None)
 
-    async def close(self) -> None:
-        """Close all that is open."""
+    def close(self) -> None:
+        """Close all that is open. Closing twice is harmless."""
         with suppress(RuntimeError):
-            await self.ask(self._close)
-        self._thread.shutdown(wait=True)
+            self._thread.submit(self._close).result()
+        self._thread.shutdown()
 
     def _close(self) -> None:
         for stage in self.stages:

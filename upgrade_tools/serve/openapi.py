@@ -19,7 +19,10 @@ _PARAMETERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "prefix": ("What keys begin with: text, or 0x and hex.", _TEXT),
     "from": ("The first key, written as `key`.", _TEXT),
     "to": ("The last key, inclusive.", _TEXT),
-    "header": ("NAME or NAME=VALUE: only entries with this header. May be given several times.", _TEXT),
+    "header": (
+        "NAME or NAME=VALUE, each text or 0x and hex: only entries with this header. May be given several times.",
+        _TEXT,
+    ),
     "timeFrom": ("Not before this time, in milliseconds since the epoch.", _NUMBER),
     "timeTo": ("Not after this time, inclusive.", _NUMBER),
     "limit": (f"How much at once: at most {MAX_LIMIT}, else {DEFAULT_LIMIT}.", _NUMBER),

@@ -17,10 +17,10 @@ from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.bytestore.upgrades import upgradable
 from statestore.format.records.header_bytes import decode_headers
 from statestore.format.values.stored_value import split_stored
+from statestore.recovery.restore.restore import CommittedStore
 from upgrade_tools.rows.entry_encoding import EntryEncoding
 from upgrade_tools.serve.content import Document, content, key_content
 from upgrade_tools.serve.following import ServedStage
-from upgrade_tools.states.state import OpenStore
 
 _SAMPLED_PAIRS: Final = 10_000
 """Of a store, in all its shards."""
@@ -79,7 +79,7 @@ class Sample:
         """Whether all shards were looked into."""
         return len(self.entries) == self.shards
 
-    def read(self, shard: int, store: OpenStore, at_most: int) -> None:
+    def read(self, shard: int, store: CommittedStore, at_most: int) -> None:
         """Add a shard, reading about so many pairs. Raises FormatError."""
         layout, before = layout_of(self.spec), self.entries_read
         self.size_bytes[shard] = store.bytes.approximate_size_bytes()
