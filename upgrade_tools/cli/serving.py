@@ -1,32 +1,47 @@
-"""Commands that show committed state as it goes on: in a browser."""
+"""Commands that show committed state as it goes on: in a browser, or in a terminal."""
 
 from __future__ import annotations
 
-from contextlib import closing
+import time
+from contextlib import closing, suppress
 from typing import Annotated
 
 import typer
+from rich.live import Live
 
+from statestore.errors import StateStoreError
+from statestore.errors.new_state import StatePointersError
+from statestore.recovery.heads.head import Head, newest_head
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, states_at
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli import selecting as sel
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.cli.option_groups import add_command
-from upgrade_tools.cli.printing.output import errors, results, say
+from upgrade_tools.cli.printing.board import board
+from upgrade_tools.cli.printing.output import errors, results, say, tables
+from upgrade_tools.errors import UnknownLayoutError
 from upgrade_tools.rows.entry_encoding import EntryEncoding
 
 _GROUP = "Look"
 _DEFAULT_PORT = 8471
+_ROWS_IN_A_PIPE = 40
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     add_command(app, "serve", _GROUP, serve)
+    add_command(app, "top", _GROUP, top)
+
+
+_Location = Annotated[
+    str, typer.Argument(metavar="LOCATION", help="Path or URI of a state location.", callback=o.not_empty)
+]
+_PollSeconds = Annotated[float, typer.Option(min=0.05, max=3_600, help="How often to look for a new batch.")]
 
 
 def serve(
-    location: Annotated[
-        str, typer.Argument(metavar="LOCATION", help="Path or URI of a state location.", callback=o.not_empty)
-    ],
+    location: _Location,
     *,
     host: Annotated[
         str, typer.Option(help="Address to listen on; one that others reach needs a token.", callback=o.not_empty)
@@ -41,7 +56,7 @@ def serve(
             callback=o.not_empty,
         ),
     ] = None,
-    poll_seconds: Annotated[float, typer.Option(min=0.05, max=3_600, help="How often to look for a new batch.")] = 1.0,
+    poll_seconds: _PollSeconds = 1.0,
     key_as: sel.KeyAsOption = None,
     value_as: sel.ValueAsOption = None,
     committed: o.CommittedGroup,
@@ -79,3 +94,39 @@ def serve(
             except KeyboardInterrupt:
                 say(errors(), "ended")
     return ExitCode.OK
+
+
+def top(location: _Location, *, poll_seconds: _PollSeconds = 1.0) -> int:
+    """Show a query's batches, stores and slowest shards in the terminal, live, until Ctrl-C; into a pipe once.
+
+    Figures are those that the query's heads have, so no shard is opened.
+    """
+    console, problem = tables(), None
+    heads = _heads(location)
+    if not console.is_terminal:
+        console.print(board(location, heads, None, _ROWS_IN_A_PIPE))
+        return ExitCode.OK
+    with suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as screen:
+        while True:
+            screen.update(board(location, heads, problem, console.height), refresh=True)
+            time.sleep(poll_seconds)
+            try:
+                heads, problem = _heads(location), None
+            except (StateStoreError, OSError) as failure:
+                problem = str(failure)
+    return ExitCode.OK
+
+
+def _heads(location: str) -> list[Head]:
+    """Return the newest head of each stage.
+
+    Raises UnknownLayoutError if there is no state, StatePointersError if it has no head; RecoveryError, LocationError.
+    """
+    states = states_at(DurableLocation(location))
+    if not states:
+        raise UnknownLayoutError(location, found=f"no {METADATA_NAME}")
+    heads = [newest_head(place, metadata.state_id) for place, metadata in states]
+    found = [head for head in heads if head is not None]
+    if len(found) < len(heads):
+        raise StatePointersError(location, problem="there is no head yet: the query publishes one after each batch")
+    return found

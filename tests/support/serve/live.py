@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from statestore import Headers, Processor, Stores, Topology, ValueTimestampHeaders
+from statestore.recovery.heads.figures import HeadFigures
 from statestore.recovery.heads.head import Head, write_head
 from tests.support.golden.state import STRING
 from tests.support.recovery.rescaling import Idle, States, fill
@@ -76,11 +77,20 @@ class Live(States):
         if publish:
             self.publish([shard for shard, head in before.items() if self.pointer(shard).head != head])
 
-    def publish(self, changed: list[int]) -> None:
+    def publish(self, changed: list[int], figures: HeadFigures | None = None) -> None:
         """Publish what is committed."""
         pointers = tuple(self.pointer(shard) for shard in range(self.shards))
         time_ms = 1_764_000_000_000 + 1_000 * self.batch
-        head = Head(self.metadata.state_id, "query", "run-1", self.batch, time_ms, pointers, tuple(changed))
+        head = Head(
+            self.metadata.state_id,
+            "query",
+            "run-1",
+            self.batch,
+            time_ms,
+            pointers,
+            tuple(changed),
+            figures or HeadFigures(),
+        )
         write_head(self.location, 1, head)
 
 

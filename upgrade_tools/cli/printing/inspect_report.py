@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
 from upgrade_tools.check.inspection import FamilyFigures, StateInspection, StoreInspection
 from upgrade_tools.cli.printing.documents import inspection_facts
-from upgrade_tools.cli.printing.output import console_on, printable, say
+from upgrade_tools.cli.printing.output import cells, plain_table, say, tables
 from upgrade_tools.location.files import ShardFiles
 
 
 def print_report(report: StateInspection) -> None:
     """Print what was found to stdout."""
-    # A pipe has no width, so nothing is cut.
-    console = console_on(sys.stdout, width=None if sys.stdout.isatty() else 10_000)
+    console = tables()
     parts = f"parts {', '.join(map(str, report.parts[:20]))}{', ...' if len(report.parts) > 20 else ''}"
     say(console, f"{report.path}: {report.layout.value}, {parts}")
     for name, facts in inspection_facts(report).items():
@@ -40,21 +37,21 @@ def print_report(report: StateInspection) -> None:
 
 
 def _stores(stores: Iterable[StoreInspection]) -> Table:
-    table = _table("store", "kind", "recorded", "databases", "bytes")
+    table = plain_table("store", "kind", "recorded", "databases", "bytes")
     for store in stores:
         found = store.found
         kinds = " or ".join(kind.value for kind in found.kinds) or "unknown"
         recorded = "" if found.recorded is None else found.recorded.describe()
-        table.add_row(*_texts(found.name, kinds, recorded, found.databases or "", found.size_bytes or ""))
+        table.add_row(*cells(found.name, kinds, recorded, found.databases or "", found.size_bytes or ""))
     return table
 
 
 def _families(stores: Iterable[StoreInspection]) -> Table:
-    table = _table("store", "column family", "format", "entries", "with headers", "header bytes", "of value bytes")
+    table = plain_table("store", "column family", "format", "entries", "with headers", "header bytes", "of value bytes")
     for store in stores:
         for name, figures in store.families.items():
             if figures.entries or name != DEFAULT_FAMILY:
-                table.add_row(*_texts(store.found.name, name, *_figures(figures)))
+                table.add_row(*cells(store.found.name, name, *_figures(figures)))
     return table
 
 
@@ -69,7 +66,7 @@ def _figures(figures: FamilyFigures) -> list[Any]:
 
 
 def _offsets(stores: Iterable[StoreInspection]) -> Table:
-    table = _table("store", "part", "changelog offset", "input position", "closed")
+    table = plain_table("store", "part", "changelog offset", "input position", "closed")
     closed = {None: "not recorded", True: "cleanly", False: "no"}
     for store in stores:
         for part, offsets in sorted(store.offsets.items()):
@@ -78,15 +75,15 @@ def _offsets(stores: Iterable[StoreInspection]) -> Table:
                 f"{t}-{p} {at}" for t, by_partition in offsets.position.items() for p, at in by_partition.items()
             ]
             row = (store.found.name, part, ", ".join(changelogs) or "none", ", ".join(position) or "none")
-            table.add_row(*_texts(*row, closed[offsets.is_closed]))
+            table.add_row(*cells(*row, closed[offsets.is_closed]))
     return table
 
 
 def _shards(shards: Iterable[ShardFiles]) -> Table:
-    table = _table("shard", "committed", "oldest", "retained", "deltas", "bytes", "snapshots", "bytes")
+    table = plain_table("shard", "committed", "oldest", "retained", "deltas", "bytes", "snapshots", "bytes")
     for shard in shards:
         table.add_row(
-            *_texts(
+            *cells(
                 shard.shard,
                 "?" if shard.pointer is None else shard.pointer.version,
                 shard.oldest_version,
@@ -118,20 +115,9 @@ def _hints(store: StoreInspection) -> list[str]:
     return hints
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
 def _print_table(console: Console, table: Table) -> None:
     console.print()
     console.print(table)
-
-
-def _texts(*cells: Any) -> list[Text]:
-    return [Text(f"{cell:,}" if isinstance(cell, int) else printable(str(cell))) for cell in cells]
 
 
 def _fact(value: Any) -> str:

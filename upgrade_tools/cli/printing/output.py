@@ -21,6 +21,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 from rich.text import Text
 
 from statestore.recovery.making.new_state import OnEntries
@@ -38,6 +39,11 @@ def console_on(file: TextIO, width: int | None = None) -> Console:
 def results() -> Console:
     """Return a new console for results, since tests and pipes replace stdout."""
     return console_on(sys.stdout)
+
+
+def tables() -> Console:
+    """Return a new console for tables of results: a pipe has no width, so nothing is cut."""
+    return console_on(sys.stdout, width=None if sys.stdout.isatty() else 10_000)
 
 
 def errors() -> Console:
@@ -68,6 +74,19 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def plain_table(*columns: str) -> Table:
+    """Return a table without lines, with these headings; what is too wide goes on below."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def cells(*contents: object) -> list[Text]:
+    """Return a row of a table: numbers in groups of three digits, texts as `printable` returns them."""
+    return [Text(f"{cell:,}" if isinstance(cell, int) else printable(str(cell))) for cell in contents]
 
 
 class _RateColumn(ProgressColumn):
