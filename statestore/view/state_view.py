@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +37,15 @@ from statestore.view.store_types import QueryableStoreType
 
 _COPIES: Final = "view-copies"
 """Where in a `local_dir` the copies are: a query that has the same one has its own beside it, by the state's id."""
+
+_not_closed: WeakSet[StateView] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close what nobody has closed while modules still work: copies are marked as whole then."""
+    for view in list(_not_closed):
+        view.close()
 
 
 class StateView:
@@ -88,6 +98,7 @@ class StateView:
             )
             opened.callback(self._shards.close)
             self._opened = opened.pop_all()
+        _not_closed.add(self)
 
     @property
     def head(self) -> Head | None:
@@ -202,6 +213,7 @@ class StateView:
     def close(self) -> None:
         """Close all shards and stores; twice is harmless."""
         self._opened.close()
+        _not_closed.discard(self)
 
     def _committed(self) -> tuple[Head | None, list[CommitPointer]]:
         location, metadata = self._location, self._metadata
