@@ -208,6 +208,8 @@ class _BytesOfShard:
     def _scan(self, pairs: Iterator[Pair]) -> Generator[Pair, None, None]:
         with self._noticing():
             yield from pairs
+        if not self.is_open:  # a scan of what was closed just ends
+            raise StoreClosedError(self.name)
 
     @contextmanager
     def _noticing(self) -> Iterator[None]:

@@ -127,12 +127,16 @@ def test_what_was_far_behind_or_went_another_way_is_opened_anew(tmp_path: Path) 
     with StateView(state.location) as view:
         counts = view.store("counts", **AS_COUNTS)
         assert [*counts.all()] == [("a", 3), ("b", 2)]
+        scans = [counts.all(), counts.reverse_range("a", "z")]
         state.pointers = before  # Spark went on from an older checkpoint
         state.run = "run2"
         state.batch(put(b=4))
         head = state.publish(order=2)
         assert view.refresh()
         assert view.head == head
+        for scan in scans:
+            with pytest.raises(StoreClosedError):
+                list(scan)
         assert [*counts.all()] == [("a", 1), ("b", 4)]
 
 
