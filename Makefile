@@ -25,7 +25,7 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 PEERS_LOCK := benchmarks/peers/environment.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-middleware test test-fast test-matrix durations soak kills simulate mutations check bench bench-check bench-peers docs lock clean java jars prometheus chromium
+.PHONY: help demo demo-kafka demo-middleware demo-look test test-fast test-matrix durations soak kills simulate mutations check bench bench-check bench-peers docs lock clean java jars prometheus chromium
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ demo-kafka: java $(INSTALLED) jars ## run it from Kafka to Kafka, with a broker 
 
 demo-middleware: java $(INSTALLED) jars ## run a stack of middleware around a query, from Kafka to Kafka
 	@$(WITH_JAVA) $(QUIET) $(BIN)/python docs/examples/middleware_stack.py $(NO_CHATTER)
+
+demo-look: java $(INSTALLED) ## run a query that goes on, and look at its state in a browser
+	@$(WITH_JAVA) $(QUIET) $(BIN)/python docs/examples/demo_look.py $(ARGS) $(NO_CHATTER)
 
 # Spark's own processes live for seconds in tests: to optimise their code takes longer than to run it as it is.
 SHORT_LIVED_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC

@@ -142,12 +142,12 @@ def test_a_large_value_is_cut_and_can_be_saved(tab: Tab, address: str) -> None:
     assert tab.page.inner_text("pre").startswith("78 78 ")
 
 
-@pytest.mark.parametrize("view", [*VIEWS, HOSTILE, "#/stores/counts/entries?prefix=evil"])
-def test_nothing_hostile_runs_or_hides(tab: Tab, address: str, view: str) -> None:
-    tab.show(address + view)
-    assert tab.page.title().endswith("Committed state")
-    assert tab.page.locator("main script, main img, main iframe, main style").count() == 0
-    assert not re.search("[\u202e\x1b]", tab.text)
+def test_nothing_hostile_runs_or_hides(tab: Tab, address: str) -> None:
+    for view in (*VIEWS, HOSTILE, "#/stores/counts/entries?prefix=evil"):
+        tab.show(address + view)
+        assert tab.page.title().endswith("Committed state")
+        assert tab.page.locator("main script, main img, main iframe, main style").count() == 0
+        assert not re.search("[\u202e\x1b]", tab.text)
 
 
 def test_hostile_content_is_shown_as_it_is(tab: Tab, address: str) -> None:

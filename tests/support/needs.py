@@ -70,6 +70,7 @@ SLOW = (
     "recovery/test_spilling_batch.py",
     "serve/test_command.py",
     "serve/test_page.py",
+    "serve/test_pictures.py",
     "simulation",
     "stores/test_bad_input.py",
     "stores/test_expiring.py",

@@ -8,6 +8,7 @@ from typing import Any, Final
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.recovery.fences.run_fences import head_of
+from statestore.recovery.heads.figures import RecentBatch
 from statestore.recovery.snapshots.garbage import find_garbage
 from upgrade_tools.location.files import files_of_shard
 from upgrade_tools.rows.entry_encoding import EntryEncoding
@@ -43,6 +44,7 @@ def overview(follower: Follower, samples: Samples) -> Document:
 def stage_facts(stage: ServedStage) -> Document:
     """Return what is fixed of a stage, and what is committed of each shard."""
     metadata, head = stage.state.metadata, stage.head
+    calls = {} if head is None else head.figures.calls
     return {
         "stage": stage.number,
         "stateId": metadata.state_id,
@@ -61,9 +63,23 @@ def stage_facts(stage: ServedStage) -> Document:
                 "snapshots": [snapshot.version for snapshot in pointer.snapshots],
                 "historyBytes": sum(file.size_bytes for file in pointer.deltas),
                 "lastBytes": pointer.deltas[-1].size_bytes if pointer.deltas else 0,
+                "lastMs": calls[pointer.shard].duration_ms if pointer.shard in calls else None,
             }
             for pointer in stage.state.pointers
         ],
+        "recent": [] if head is None else [recent_facts(batch) for batch in head.figures.recent],
+    }
+
+
+def recent_facts(batch: RecentBatch) -> Document:
+    """Return a batch as its query has measured it."""
+    return {
+        "batch": batch.batch,
+        "time": batch.time_ms,
+        "duration": batch.duration_ms,
+        "records": batch.records,
+        "deltaBytes": batch.delta_bytes,
+        "phases": [{"phase": phase.removesuffix("_ms"), "ms": ms} for phase, ms in batch.times.items()],
     }
 
 

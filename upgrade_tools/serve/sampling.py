@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 from itertools import count, islice
@@ -17,6 +17,7 @@ from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.bytestore.upgrades import upgradable
 from statestore.format.records.header_bytes import decode_headers
 from statestore.format.values.stored_value import split_stored
+from statestore.recovery.commit.figures import SizeFigures
 from statestore.recovery.restore.restore import CommittedStore
 from upgrade_tools.rows.entry_encoding import EntryEncoding
 from upgrade_tools.serve.content import Document, content, key_content
@@ -70,6 +71,8 @@ class Sample:
     header_bytes: int = 0
     with_headers: int = 0
     upgrade_left: int = 0
+    told: Mapping[int, SizeFigures] = field(default_factory=dict)
+    """By shard, what the query has told of the store's size after the shard's last call."""
     headers: dict[str, HeaderFigures] = field(default_factory=dict)
     largest: list[tuple[int, int, int, StoredEntry]] = field(default_factory=list)
     _numbers: count[int] = field(default_factory=count)
@@ -119,8 +122,10 @@ class Sample:
 
     def document(self, encoding: EntryEncoding) -> Document:
         """Return the figures, with what was read to get them."""
+        entries = {**{shard: sizes.entries for shard, sizes in self.told.items()}, **self.entries}
+        size_bytes = {**{shard: sizes.size_bytes for shard, sizes in self.told.items()}, **self.size_bytes}
         return {
-            "entries": sum(self.entries.values()),
+            "entries": sum(entries.values()),
             "counted": self.is_counted and self.has_all_shards,
             "shardsRead": len(self.entries),
             "shards": self.shards,
@@ -133,7 +138,7 @@ class Sample:
             },
             "upgradeLeft": self.upgrade_left,
             "byShard": [
-                {"shard": shard, "entries": self.entries.get(shard), "sizeBytes": self.size_bytes.get(shard)}
+                {"shard": shard, "entries": entries.get(shard), "sizeBytes": size_bytes.get(shard)}
                 for shard in range(self.shards)
             ],
             "headers": self._headers(),
@@ -198,6 +203,12 @@ def _places(store: ByteStore) -> Iterator[bytes]:
         yield low[:common] + (begin + (end - begin) * number // _PLACES).to_bytes(_PLACE_SIZE, "big")
 
 
+def told_sizes(stage: ServedStage, store: str, shards: int) -> dict[int, SizeFigures]:
+    """Return what a head has of a store's sizes, by shard; none of shards where it was not open."""
+    calls = {} if stage.head is None else stage.head.figures.calls
+    return {shard: call.sizes[store] for shard, call in calls.items() if store in call.sizes and shard < shards}
+
+
 class Samples:
     """Samples of the stores at the batch that is served. Each question looks into more shards, until all are read."""
 
@@ -211,7 +222,7 @@ class Samples:
         shards = 1 if spec.name in metadata.global_stores else metadata.shards
         known_at, sample = self._samples.get(spec.name, ("", Sample(spec, shards)))
         if known_at != stage.at:
-            sample = Sample(spec, shards)
+            sample = Sample(spec, shards, told=told_sizes(stage, spec.name, shards))
             self._samples[spec.name] = stage.at, sample
         is_open = {*stage.open_shards}
         for shard in sorted({*range(shards)} - {*sample.entries}, key=lambda shard: (shard not in is_open, shard)):

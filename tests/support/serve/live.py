@@ -78,7 +78,7 @@ class Live(States):
             self.publish([shard for shard, head in before.items() if self.pointer(shard).head != head])
 
     def publish(self, changed: list[int], figures: HeadFigures | None = None) -> None:
-        """Publish what is committed."""
+        """Publish what is committed, with figures if a query would tell some."""
         pointers = tuple(self.pointer(shard) for shard in range(self.shards))
         time_ms = 1_764_000_000_000 + 1_000 * self.batch
         head = Head(

@@ -48,6 +48,11 @@ export function count(number) {
   return number === null || number === undefined ? "–" : NUMBERS.format(number);
 }
 
+/** Return a number of things, whose word is that of one. */
+export function several(number, thing) {
+  return `${count(number)} ${thing}${number === 1 ? "" : thing === "batch" ? "es" : "s"}`;
+}
+
 /** Return a number that may be an estimate. */
 export function about(number, counted) {
   return counted ? count(number) : `about ${count(number)}`;

@@ -3,7 +3,7 @@
 import { ask } from "../api.js";
 import { el, section, table } from "../dom.js";
 import { link, withQuery } from "../links.js";
-import { content, count, time, visible } from "../text.js";
+import { content, count, several, time, visible } from "../text.js";
 import { chips, spanOf } from "./entries.js";
 import { keyLink } from "./store.js";
 
@@ -11,10 +11,10 @@ const SHOWN_SHARDS = 5;
 
 export async function list(signal) {
   const { batches } = await ask("batches", {}, signal);
-  const several = batches.some((batch) => batch.stage > 0);
+  const hasStages = batches.some((batch) => batch.stage > 0);
   const rows = batches.toReversed().map((batch) => [
     el("a", { href: link("batches", batch.stage, batch.batch) }, batch.batch < 0 ? "as given" : count(batch.batch)),
-    several ? count(batch.stage) : null,
+    hasStages ? count(batch.stage) : null,
     batch.batch < 0 ? "–" : time(batch.time),
     batch.changed.length ? shardsOf(batch) : "none",
   ].filter((cell) => cell !== null));
@@ -22,7 +22,7 @@ export async function list(signal) {
     title: "Batches",
     nodes: [
       el("p", { class: "quiet" }, "Those that were committed since this server started, the newest first."),
-      table("Batches", [{ name: "Batch", head: true }, several ? { name: "Stage", number: true } : null, { name: "Committed" },
+      table("Batches", [{ name: "Batch", head: true }, hasStages ? { name: "Stage", number: true } : null, { name: "Committed" },
         { name: "Shards changed: version" }].filter(Boolean), rows),
     ],
   };
@@ -43,9 +43,9 @@ export async function show([stage, number], signal) {
   return {
     title: `Batch ${number}`,
     nodes: [
-      el("p", { class: "quiet" }, "Committed by ", time(batch.time), `, in run ${batch.run}. It has changed ${count(batch.changed.length)} shards.`),
+      el("p", { class: "quiet" }, "Committed by ", time(batch.time), `, in run ${batch.run}. It has changed ${several(batch.changed.length, "shard")}.`),
       found.map((each) => section(`Shard ${each.shard}`, changesOf(each))),
-      more > 0 ? el("p", {}, `and ${count(more)} shards: `, shardsOf({ ...batch, changed: batch.changed.slice(SHOWN_SHARDS) })) : null,
+      more > 0 ? el("p", {}, `and ${several(more, "shard")}: `, shardsOf({ ...batch, changed: batch.changed.slice(SHOWN_SHARDS) })) : null,
     ],
   };
 }
