@@ -10,7 +10,7 @@ import pytest
 
 from statestore.errors import RecoveryError
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.heads.head import HEADS_DIRECTORY, Head, newest_head, write_head
+from statestore.recovery.heads.head import HEADS_DIRECTORY, Head, newest_head, newest_heads, write_head
 from statestore.recovery.heads.publishing import HeadPublisher, ShardCommit
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.location.durable_location import DurableLocation
@@ -214,6 +214,21 @@ def test_what_was_given_up_stays_the_head_until_all_of_it_has_changed(location: 
     assert second.is_newest, "shard 1 may be that of a run which was given up"
     older.publish(1)
     assert older.is_newest
+
+
+def test_heads_of_stages_are_of_one_batch(tmp_path: Path) -> None:
+    stages = [Run(DurableLocation(tmp_path / name), "a", 1) for name in ("stage-0", "stage-1")]
+    states = [(stage.location, STATE) for stage in stages]
+    assert newest_heads(states) is None
+    for _ in range(2):
+        for stage in stages:
+            stage.publish(0, 1)
+    stages[0].publish(0)
+    heads = newest_heads(states)
+    assert heads is not None
+    assert [(head.batch, head.pointers[0].version) for head in heads] == [(1, 2), (1, 2)]
+    stages[0].publish(0)
+    assert newest_heads(states) is None, "the first stage's head of that batch is gone"
 
 
 def test_names_that_are_no_heads_do_not_count(location: DurableLocation) -> None:

@@ -35,6 +35,7 @@ from statestore.spark import (
     batch_figures,
     error_of,
     from_records,
+    read_store,
     stateful,
     to_records,
     with_middleware,
@@ -114,6 +115,7 @@ def run_totals(spark: SparkSession, name: str, location: str, via: str) -> dict[
     return {
         "head": on_server(spark, head_there, location),
         "committed": sorted(recorded_pointers(spark, str(THEIRS / name / "checkpoint"))),
+        "held": held_totals(read_store(spark, "totals", state_location=location).collect()),
         "told": told,
         "listener": listener.batches(),
         "partitions": spark.conf.get(PARTITIONS),
@@ -142,6 +144,7 @@ def test_a_query_goes_on_where_it_was(
     rows = sorted(done["output"], key=lambda row: row.timestamp_ms)
     assert len(rows) == len(orders)
     assert held_totals(rows) == expected_totals(orders)
+    assert done["held"] == expected_totals(orders)
 
 
 def transformed(spark: SparkSession, name: str, location: str) -> None:

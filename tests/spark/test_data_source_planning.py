@@ -167,7 +167,7 @@ def test_a_dataframe_with_other_filters_than_before_is_refused(written_state: Pa
 
 
 def test_filters_of_so_many_dataframes_are_remembered(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planned_filters, "_KNOWN_DATAFRAMES", 3)
+    monkeypatch.setattr(planned_filters, "_FILTERS", ("planned-filters", 3))
     for number in range(5):
         check_filters(f"dataframe-{number}", "a filter")
         os.utime(next(temporary.glob(f"*/*/dataframe-{number}")), ns=(number, number))

@@ -6,10 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from orders import seeded_orders
+from statestore.errors import RecoveryError
 from statestore.recovery.heads.head import HEADS_DIRECTORY
+from statestore.spark import read_store, register_data_source
 from statestore.spark.checkpoints.checkpoint import recorded_pointers
 from tests.support.spark.heads import wait_for_head
 from tests.support.spark.queries import OrderQuery
@@ -75,3 +78,29 @@ def test_tools_read_what_the_head_says(spark: SparkSession, tmp_path: Path, caps
     assert capsys.readouterr().out == by_head
     assert main(["verify", state, "--pointers", str(pointers)]) == 0
     assert f"head: {head.describe()}, as the pointers that were given" in capsys.readouterr().out
+
+
+def test_a_dataframe_is_of_the_head_by_which_it_was_first_used(spark: SparkSession, tmp_path: Path) -> None:
+    register_data_source(spark)
+    query = OrderQuery(spark, tmp_path, VIAS[1])
+    state = str(tmp_path / "state")
+    query.add(ORDERS[:20])
+    query.run()
+    wait_for_head(tmp_path / "state", 0)
+    first = spark.read.format("headerstate").load(state)
+    rows = sorted(first.collect())
+    assert rows == sorted(query.rows_of("totals"))
+    assert rows == sorted(read_store(spark, "totals", state_location=state).collect())
+    query.add(ORDERS[20:])
+    query.run()
+    wait_for_head(tmp_path / "state", 1)
+    assert sorted(first.collect()) == rows
+    second = spark.read.format("headerstate").load(state)
+    assert sorted(second.collect()) == sorted(query.rows_of("totals"))
+    shutil.rmtree(tmp_path / "state" / HEADS_DIRECTORY)
+    with pytest.raises(RecoveryError, match=r"has no head.*Give read_store the query's checkpoint_location"):
+        read_store(spark, "totals", state_location=state)
+    with pytest.raises(
+        PySparkException, match="'checkpoint' of the data source headerstate is missing, and there is no head"
+    ):
+        spark.read.format("headerstate").load(state).collect()

@@ -21,6 +21,7 @@ from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.interceptors import Stamp
 from tests.support.spark.heads import wait_for_head
 from tests.support.spark.queries import KAFKA_ROWS
+from upgrade_tools.cli.options import CommittedGroup, states_at_each_stage
 from upgrade_tools.states.detection import open_state
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import StateOptions
@@ -203,6 +204,11 @@ def test_shards_count_each_word_once(spark: SparkSession, tmp_path: Path) -> Non
     committed = recorded_pointers(spark, str(tmp_path / "checkpoint"))
     heads = [wait_for_head(query.state / stage, len(BATCHES) - 1) for stage in sorted(filter(None, called))]
     assert sorted(pointer.to_json() for head in heads for pointer in head.pointers) == sorted(committed)
+    by_heads = [
+        state for state in states_at_each_stage(str(query.state), CommittedGroup()) if isinstance(state, LocationState)
+    ]
+    assert [state.head for state in by_heads] == heads
+    assert sorted(pointer.to_json() for state in by_heads for pointer in state.pointers) == sorted(committed)
     with pytest.raises(
         RecoveryError, match=r"no store was named.*\(stage-0: known-.*; stage-1: counts, known-.*; stage-2: "
     ):

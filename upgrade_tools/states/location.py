@@ -70,8 +70,12 @@ class LocationState(State):
         """Take the location's head for what is committed, if there is one. Raises RecoveryError, StatePointersError."""
         head = newest_head(self.location, self.metadata.state_id)
         if head is not None:
-            self._pointers = committed_pointers(self.location, self.metadata, head.pointers, complete=False)
-            self.head = head
+            self.go_by(head)
+
+    def go_by(self, head: Head) -> None:
+        """Take a head for what is committed. Raises StatePointersError."""
+        self._pointers = committed_pointers(self.location, self.metadata, head.pointers, complete=False)
+        self.head = head
 
     def found_stores(self) -> list[FoundStore]:
         """Return what is recorded, in the order of names."""

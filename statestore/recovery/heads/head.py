@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -134,13 +134,31 @@ def read_head(location: DurableLocation, name: HeadName) -> Head | None:
 
 def newest_head(location: DurableLocation, state_id: str) -> Head | None:
     """Return the head of a state, None if it has none. Raises RecoveryError, LocationError."""
+    heads = newest_heads([(location, state_id)])
+    return None if heads is None else heads[0]
+
+
+def newest_heads(states: Sequence[tuple[DurableLocation, str]]) -> list[Head] | None:
+    """Return the newest heads of one batch of a query's stages, given by location and id of the state; None if none is.
+
+    Raises RecoveryError, LocationError.
+    """
     for _ in range(_LOOKS):
-        names = head_names(location.names(HEADS_DIRECTORY))
-        if not names:
+        names = [head_names(location.names(HEADS_DIRECTORY)) for location, _ in states]
+        common = set.intersection(*({(name.batch, name.run) for name in each} for each in names))
+        last = next((name for name in reversed(names[0]) if (name.batch, name.run) in common), None)
+        if last is None:
             return None
-        head = read_head(location, names[-1])
-        if head is not None:
-            return head if head.state_id == state_id else None
+        heads = []
+        for (location, state_id), each in zip(states, names, strict=True):
+            name = next(name for name in reversed(each) if (name.batch, name.run) == (last.batch, last.run))
+            head = read_head(location, name)
+            if head is not None and head.state_id != state_id:
+                return None
+            heads.append(head)
+        found = [head for head in heads if head is not None]
+        if len(found) == len(states):
+            return found
     return None
 
 

@@ -127,11 +127,12 @@ class HeadPublisher:
 
     def _after(self, known: Mapping[int, CommitPointer], calls: Iterable[ShardCommit]) -> dict[int, CommitPointer]:
         """Return the pointers after these calls. Of a shard that has several, which one counts is not known."""
-        found: dict[int, set[str]] = {}
+        found: dict[int, dict[str, CommitPointer]] = {}
         is_continued = True
         for call in calls:
-            shard = CommitPointer.from_json(call.pointer).shard
-            found.setdefault(shard, set()).add(call.pointer)
+            pointer = CommitPointer.from_json(call.pointer)
+            shard = pointer.shard
+            found.setdefault(shard, {})[call.pointer] = pointer
             is_continued &= shard not in known or identity(known[shard]) == call.went_on_from
         if not is_continued:
             _LOG.info("%s: a commit was missed; the next head comes once each shard was called", self.location)
@@ -139,7 +140,7 @@ class HeadPublisher:
         for shard, texts in found.items():
             pointers.pop(shard, None)
             if len(texts) == 1:
-                pointers[shard] = CommitPointer.from_json(texts.pop())
+                pointers[shard] = next(iter(texts.values()))
         return pointers
 
     def _publish(self, head: Head) -> bool:

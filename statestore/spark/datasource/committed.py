@@ -10,6 +10,7 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DataSourceOptionError, FormatError, RecoveryError
 from statestore.format.keys.partitioner import partition_column
 from statestore.recovery.commit.pointer import CommitPointer, initial_pointer
+from statestore.recovery.heads.head import newest_head
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.placement import record_keys
 from statestore.recovery.making.rescale import committed_pointers, where_it_began
@@ -17,6 +18,7 @@ from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, METADATA_NAM
 from statestore.spark.datasource.change_feed import ShardChanges, shard_changes
 from statestore.spark.datasource.checkpoint_service import CheckpointReader
 from statestore.spark.datasource.options import ReadOptions, pointers_of
+from statestore.spark.datasource.planned_filters import first_pointers
 
 
 def state_in(location: DurableLocation, store: str | None) -> tuple[DurableLocation, StateMetadata]:
@@ -51,12 +53,24 @@ def asked_pointers(
         if batch_id is None:
             batch_id = driver.last_batch_id(options.checkpoint, dataframe)
         return pointers_of_checkpoint(location, metadata, driver.pointers(options.checkpoint, batch_id))
-    if metadata.topology or not metadata.initial_state:
+    known = pointers_without_checkpoint(location, metadata)
+    if known is None:
         raise DataSourceOptionError(
             "checkpoint",
-            "is missing: the query's Spark checkpoint says what is committed. Name it, or give what "
-            "committed_options(spark, CHECKPOINT) returns as options",
+            "is missing, and there is no head: the query's Spark checkpoint says what is committed. Name it, or give "
+            "what committed_options(spark, CHECKPOINT) returns as options",
         )
+    first = first_pointers(dataframe, "\n".join(pointer.to_json() for pointer in known))
+    return committed_pointers(location, metadata, pointers_of(first), complete=True)
+
+
+def pointers_without_checkpoint(location: DurableLocation, metadata: StateMetadata) -> list[CommitPointer] | None:
+    """Return each shard's pointer as the newest head says, or as a tool has made the state; None if neither does."""
+    head = newest_head(location, metadata.state_id)
+    if head is not None:
+        return committed_pointers(location, metadata, head.pointers, complete=True)
+    if metadata.topology or not metadata.initial_state:
+        return None
     # No query has started on it yet.
     return [initial_pointer(location, metadata.state_id, shard) for shard in range(metadata.shards)]
 

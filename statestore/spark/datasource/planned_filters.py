@@ -1,4 +1,4 @@
-"""Remembers the filters with which a DataFrame was first planned, across the processes that plan reads.
+"""Remembers how a DataFrame was first planned, across the processes that plan reads: by which filters and which head.
 
 Spark keeps one read function for everything derived from one `load()`, and plans each use in a process of its own on
 the driver's machine (with Spark Connect, the server's). The processes share a file for each DataFrame, in the user's
@@ -17,8 +17,9 @@ from statestore.errors.new_state import DataFrameReusedError
 from statestore.recovery.local.local_directory import private_directory
 from statestore.recovery.location.shard_files import path_part
 
-_DIRECTORY: Final = "planned-filters"
-_KNOWN_DATAFRAMES: Final = 10_000
+_FILTERS: Final = "planned-filters", 10_000
+_POINTERS: Final = "planned-pointers", 200
+"""The directories, and how many DataFrames are remembered. All pointers of a state may be some MiB."""
 _SHOWN_FILTERS: Final = 500
 
 
@@ -26,14 +27,19 @@ def check_filters(dataframe: str, filters: str) -> None:
     """Raise DataFrameReusedError if a DataFrame was planned with other filters before. Raises LocalDirectoryError."""
     digest = sha256(filters.encode(errors="backslashreplace")).hexdigest()
     shown = filters if len(filters) <= _SHOWN_FILTERS else f"{filters[:_SHOWN_FILTERS]}..."
-    first = _first_of(dataframe, {"digest": digest, "filters": shown})
+    first = _first_of(*_FILTERS, dataframe, {"digest": digest, "filters": shown})
     if first["digest"] != digest:
         raise DataFrameReusedError(before=first["filters"], now=shown)
 
 
-def _first_of(dataframe: str, planned: dict[str, str]) -> dict[str, str]:
-    """Return how a DataFrame was planned first; `planned` if it is new, or forgotten after ten thousand others."""
-    directory = os.path.join(private_directory(), _DIRECTORY)
+def first_pointers(dataframe: str, pointers: str) -> str:
+    """Return the pointers of the head by which a DataFrame was planned first. Raises LocalDirectoryError."""
+    return _first_of(*_POINTERS, dataframe, {"pointers": pointers})["pointers"]
+
+
+def _first_of(name: str, known: int, dataframe: str, planned: dict[str, str]) -> dict[str, str]:
+    """Return how a DataFrame was planned first; `planned` if it is new, or forgotten after so many others."""
+    directory = os.path.join(private_directory(), name)
     os.makedirs(directory, exist_ok=True)
     path = os.path.join(directory, path_part(dataframe))
     partial = f"{path}.{os.getpid()}"
@@ -47,14 +53,14 @@ def _first_of(dataframe: str, planned: dict[str, str]) -> dict[str, str]:
         return first
     finally:
         os.unlink(partial)
-    _forget_the_oldest(directory)
+    _forget_the_oldest(directory, known)
     return planned
 
 
-def _forget_the_oldest(directory: str) -> None:
+def _forget_the_oldest(directory: str, known: int) -> None:
     paths = [os.path.join(directory, name) for name in os.listdir(directory)]
-    if len(paths) > _KNOWN_DATAFRAMES:
-        for path in sorted(paths, key=_written_ns)[:-_KNOWN_DATAFRAMES]:
+    if len(paths) > known:
+        for path in sorted(paths, key=_written_ns)[:-known]:
             with suppress(FileNotFoundError):
                 os.unlink(path)
 
