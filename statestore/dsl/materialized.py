@@ -28,6 +28,7 @@ class Materialized:
     is_cached: bool = False
     retention_ms: int | None = None
     history_retention_ms: int | None = None
+    indexed_headers: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, given: Materialized | None) -> Materialized:
@@ -72,6 +73,10 @@ class Materialized:
         """Return one that keeps windows or sessions for at least so long; the default is their size plus grace."""
         return replace(self, retention_ms=milliseconds("retention", retention))
 
+    def with_header_index(self, *names: str) -> Materialized:
+        """Return one whose store finds entries by headers of these names: see `StoreBuilder.with_header_index`."""
+        return replace(self, indexed_headers=names)
+
     def or_name(self, make_up: Callable[[], str]) -> Materialized:
         """Return one with a name. `make_up`, which takes a number, is only called if it has none."""
         return self if self.name is not None else replace(self, name=make_up())
@@ -100,13 +105,17 @@ class Materialized:
                 else Stores.in_memory_versioned_key_value_store
             )
             supplier = make(name, self.history_retention_ms)
-            return Stores.versioned_key_value_store_with_headers_builder(supplier, key_serde, value_serde)
+            return self._indexed(
+                Stores.versioned_key_value_store_with_headers_builder(supplier, key_serde, value_serde)
+            )
         make_plain = (
             Stores.persistent_timestamped_key_value_store_with_headers
             if self.is_persistent
             else Stores.in_memory_key_value_store
         )
-        return Stores.timestamped_key_value_store_with_headers_builder(make_plain(name), key_serde, value_serde)
+        return self._indexed(
+            Stores.timestamped_key_value_store_with_headers_builder(make_plain(name), key_serde, value_serde)
+        )
 
     def window_builder(self, size_ms: int, needed_ms: int, *, more_ms: int = 0) -> StoreBuilder[Any]:
         """Return the builder of a store of windows, which must be kept for `needed_ms`; `more_ms` is added to that.
@@ -120,14 +129,17 @@ class Materialized:
             else Stores.in_memory_window_store
         )
         supplier = make(name, self._retention(needed_ms) + more_ms, size_ms)
-        return Stores.timestamped_window_store_with_headers_builder(supplier, key_serde, value_serde)
+        return self._indexed(Stores.timestamped_window_store_with_headers_builder(supplier, key_serde, value_serde))
 
     def session_builder(self, needed_ms: int, *, more_ms: int = 0) -> StoreBuilder[Any]:
         """Return the builder of a store of sessions likewise."""
         name, key_serde, value_serde = self._required()
         make = Stores.persistent_session_store_with_headers if self.is_persistent else Stores.in_memory_session_store
         supplier = make(name, self._retention(needed_ms) + more_ms)
-        return Stores.session_store_with_headers_builder(supplier, key_serde, value_serde)
+        return self._indexed(Stores.session_store_with_headers_builder(supplier, key_serde, value_serde))
+
+    def _indexed(self, builder: StoreBuilder[Any]) -> StoreBuilder[Any]:
+        return builder.with_header_index(*self.indexed_headers) if self.indexed_headers else builder
 
     def _required(self) -> tuple[str, Serde[Any], Serde[Any]]:
         assert self.name is not None  # callers name it

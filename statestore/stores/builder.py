@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
@@ -21,6 +22,7 @@ from statestore.stores.codec import StateSerdes, value_codec
 from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.key_value import KeyValueStore
 from statestore.stores.layers.expiring import ExpiringLayer, Expiry, OneTime, TimeToLive
+from statestore.stores.layers.indexed import IndexedLayer
 from statestore.stores.layers.layer import (
     DEFAULT_CACHE_MAX_BYTES,
     CachingLayer,
@@ -59,6 +61,8 @@ class StoreBuilder(Generic[S]):
     metrics_enabled: bool = False
     time_to_live: TimeToLive | None = None
     """After what time, or by which header, entries expire; None means never."""
+    indexed_headers: tuple[str, ...] = ()
+    """The names of the headers by which entries are found through an index."""
     through_timestamped: bool = False
     """Whether plain values that are found may get headers at once."""
 
@@ -80,7 +84,11 @@ class StoreBuilder(Generic[S]):
     @property
     def spec(self) -> StoreSpec:
         """What is recorded of the store."""
-        return replace(self.supplier.spec(self.format), through_timestamped=self.through_timestamped)
+        return replace(
+            self.supplier.spec(self.format),
+            indexed_headers=self.indexed_headers,
+            through_timestamped=self.through_timestamped,
+        )
 
     @property
     def expiry_store(self) -> StoreBuilder[KeyValueStore[bytes, bytes]] | None:
@@ -124,6 +132,27 @@ class StoreBuilder(Generic[S]):
                 f"{before.clock!r} and {clock!r}: an entry expires at one time"
             )
         return replace(self, time_to_live=time_to_live)
+
+    def with_header_index(self, *names: str) -> StoreBuilder[S]:
+        """Return a builder of a store whose entries `by_header` finds by headers of these names, instead of any before.
+
+        The index is kept with the local copy of a shard, never in deltas or changelogs: a put costs nothing, but its
+        delta more when it is applied. An index that is new to a state is built beside the next batches. Raises
+        ValueError for a store whose format has no headers, and for names that are missing, empty, double or no text.
+        """
+        if not self.format.has_headers:
+            raise ValueError(
+                f"store {self.name!r}: its format is {self.format.describe()}, without headers that could be indexed"
+            )
+        if not names:
+            raise ValueError(f"store {self.name!r}: with_header_index needs the name of a header")
+        for name in names:
+            # Malformed names of headers are read with U+FFFD, so many would be one.
+            if not isinstance(name, str) or not name or re.search("[\ufffd\ud800-\udfff]", name):
+                raise ValueError(f"store {self.name!r}: the name of an indexed header must be text, got {name!r}")
+        if len(set(names)) < len(names):
+            raise ValueError(f"store {self.name!r}: with_header_index got a name twice: {', '.join(names)}")
+        return replace(self, indexed_headers=tuple(sorted(names)))
 
     def with_upgrade_through_timestamped(self) -> StoreBuilder[S]:
         """Return a builder of a store that takes over plain values at once, with no headers and the timestamp -1.
@@ -208,7 +237,8 @@ class StoreBuilder(Generic[S]):
         logged_for = written_for if differs else record
         segments = Segments(inner, *spec.retention, stream_time_ms) if spec.kind.is_segmented else None
         if segments is not None and LAYOUTS[spec.kind].keeps_versions:
-            built = self.store_class(VersionedParts(spec, entries, StoreStack(inner), segments, logged, logged_for))
+            parts = VersionedParts(spec, entries, StoreStack(IndexedLayer.over(inner)), segments, logged, logged_for)
+            built = self.store_class(parts)
         else:
             # Each layer is over the ones before it.
             top = inner
@@ -225,7 +255,7 @@ class StoreBuilder(Generic[S]):
                         f"store {self.name!r} has a time to live: it can't be built without its expiry store"
                     )
                 top = expiring = ExpiringLayer(top, self.time_to_live, expiry, self._headers_of(record))
-            stack = StoreStack(top, retaining, cache, expiring)
+            stack = StoreStack(IndexedLayer.over(top), retaining, cache, expiring)
             built = self.store_class(
                 StoreParts(spec, entries, stack) if segments is None else SegmentedParts(spec, entries, stack, segments)
             )

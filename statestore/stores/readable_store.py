@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
+from itertools import islice
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 import pyarrow as pa
 
 from statestore.bytestore.engines.scans import prefix_end
-from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
+from statestore.bytestore.header_index import HeaderIndex, HeaderKeys, header_index
+from statestore.bytestore.kinds.segments import MAX_SEGMENT_ID, SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore, Pair, RecordContext
 from statestore.errors import DeserializationError, FormatError, StoreError
+from statestore.errors.readable import shape_of
 from statestore.errors.state import StoreClosedError
 from statestore.format.binary_columns import as_one_array
 from statestore.format.keys.window_key import MAX_TIME_MS
@@ -61,6 +65,7 @@ class VersionedParts(SegmentedParts):
 
 E = TypeVar("E")
 
+_FOUND_AT_ONCE: Final = 64  # entries that are found by a header, and read with one call
 WRITES: Final = frozenset({"put", "put_value", "put_if_absent", "put_all", "put_many", "delete", "remove"})
 _OF_THE_STORE_ITSELF: Final = frozenset(
     {"close", "flush", "delete_expired", "watch_expired", "upgrade_progress", "finish_upgrade"}
@@ -104,6 +109,52 @@ class ReadableStore:
     def read_only(self) -> ReadableStore:
         """Return a view of the store that has its methods to read, and no other ones; of a view, itself."""
         return self
+
+    def by_header(self, name: str, value: bytes | str) -> StoreIterator[tuple[Any, Any]]:
+        """Yield the entries that have an indexed header of this name with this value, each with its key.
+
+        In the order of the bytes of keys, in stores of windows and sessions segment by segment; of a versioned store
+        the latest versions. Text is taken as UTF-8. If an entry has several headers of that name, each counts. Finds
+        the entries that are there at the call, and reads each when its turn comes, so that one that was changed
+        meanwhile shows as it is then, if it still has the header. Raises StoreError if the header is not indexed.
+        """
+        if not isinstance(value, bytes | str):
+            raise TypeError(f"store {self.name!r}: a header's value must be bytes or text, not {shape_of(value)}")
+        index = self._header_index
+        if index is None or name not in index.header_keys.names:
+            known = (
+                "it has no index" if index is None else f"indexed are {', '.join(map(repr, index.header_keys.names))}"
+            )
+            raise StoreError(
+                self.name,
+                f"entries can't be found by the header {name!r}: {known}. See with_header_index() of builders",
+            )
+        self._require_open()
+        wanted = value.encode() if isinstance(value, str) else value
+        found = [index.keys_with_header(name, wanted, segment) for segment in self._indexed_segments()]
+        return self._iterate_stored(self._with_header(index.header_keys, found, name, wanted))
+
+    @cached_property
+    def _header_index(self) -> HeaderIndex | None:
+        return header_index(self._inner)
+
+    def _indexed_segments(self) -> Iterable[bytes]:
+        """Return what the keys of each segment begin with that may have indexed entries that are shown."""
+        return (b"",)
+
+    def _with_header(
+        self, keys: HeaderKeys, found: Iterable[Iterator[bytes]], name: str, value: bytes
+    ) -> Generator[Pair, None, None]:
+        """Yield the entries of the keys that were found, as they are now, unless they lack the header."""
+        for segment in found:
+            while at_once := list(islice(segment, _FOUND_AT_ONCE)):
+                for key, stored in zip(at_once, self._inner.get_many(at_once), strict=True):
+                    if stored is not None and keys.has(stored, name, value):
+                        yield key, stored
+
+    def _iterate_stored(self, pairs: Iterator[Pair]) -> StoreIterator[tuple[Any, Any]]:
+        """Yield what the store shows of its pairs."""
+        return self._iterate_pairs(pairs)
 
     def __getattr__(self, name: str) -> Any:
         if name in WRITES or name in _OF_THE_STORE_ITSELF:
@@ -209,6 +260,9 @@ class SegmentedReadableStore(ReadableStore):
             end = prefix_end(prefix) if upper is None else prefix + upper
             scans.append(self._inner.range(prefix + (lower or b""), end, reverse=reverse))
         return scans
+
+    def _indexed_segments(self) -> Iterable[bytes]:
+        return map(segment_prefix, self._segments.ids(self._segments.first_live, MAX_SEGMENT_ID))
 
     def _windowed(
         self,

@@ -6,14 +6,17 @@ milliseconds since the epoch.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar, overload
 
+from statestore.bytestore.kinds.segments import LATEST_SEGMENT, SEGMENT_ID_SIZE, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.kinds.versioned_rows import NOT_PUT, FoundVersion, VersionedRows
+from statestore.bytestore.protocol import Pair
 from statestore.format.keys.window_key import MAX_TIME_MS, check_time
 from statestore.format.values.store_format import StoreFormat
+from statestore.format.values.versioned_row import decode_latest_row
 from statestore.headers.record_headers import Headers
 from statestore.stores.holders import AggregationWithHeaders, VersionedRecord, VersionedRecordWithHeaders
 from statestore.stores.iterator import StoreIterator
@@ -88,6 +91,20 @@ class ReadOnlyVersionedKeyValueStore(ReadableStore, Generic[K, V]):
         from_ms, to_ms, *order = arguments
         reverse = not order or ResultOrder(order[0]) is not ResultOrder.ASCENDING
         return self._iterate(self._records(self._rows.between(key_bytes, from_ms, to_ms, reverse=reverse)))
+
+    def _indexed_segments(self) -> Iterable[bytes]:
+        return (segment_prefix(LATEST_SEGMENT),)
+
+    def _iterate_stored(self, pairs: Iterator[Pair]) -> StoreIterator[tuple[Any, Any]]:
+        return self._iterate(self._latest(pairs))
+
+    def _latest(self, pairs: Iterator[Pair]) -> Generator[tuple[Any, Any], None, None]:
+        keys, key_object, decode = self._keys, self._key_object, self._decode_raw
+        for stored_key, row in pairs:
+            raw_key = stored_key[SEGMENT_ID_SIZE:]
+            valid_from_ms, stored = decode_latest_row(row)
+            key, decoded = (key_object(raw_key), decode(stored)) if keys is None else keys.pair(raw_key, stored)
+            yield key, self._holder(decoded, valid_from_ms, None)
 
     def _record(self, found: FoundVersion | None) -> VersionedRecord[V] | None:
         if found is None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from statestore.bytestore.engines.memory import MemoryByteStore
+from statestore.bytestore.header_index import indexed_in_memory
 from statestore.bytestore.kafka_streams.store_database import refuse_other_kind
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.kind_layout import layout_of
@@ -114,7 +115,8 @@ class DriverState:
         try:
             for name, builder in topology.store_builders.items():
                 directory = of_global_stores if name in topology.global_stores else task
-                self._pending[name] = WriteSet(self._open_store(builder, directory, anew=anew))
+                store = self._open_store(builder, directory, anew=anew)
+                self._pending[name] = WriteSet(indexed_in_memory(builder.spec, store))
         except BaseException:
             self._close_directories()
             raise
@@ -214,7 +216,7 @@ class DriverState:
 
     def _open_store(self, builder: StoreBuilder[Any], directory: TaskDirectory, *, anew: bool) -> ByteStore:
         """Open the bytes of a store, and restore what they lack from its changelog."""
-        name, spec = builder.name, builder.spec
+        name, spec = builder.name, replace(builder.spec, indexed_headers=())
         store = directory.open_store(spec) if builder.persistent else MemoryByteStore(name)
         if builder.persistent:
             self._on_disk[name] = directory

@@ -40,5 +40,5 @@ def test_layers_of_stores_are_stacked_in_one_place() -> None:
         for name, kind in inspect.getmembers(room, inspect.isclass)
         if issubclass(kind, (ByteStoreLayer, WriteSet)) and kind not in (ByteStoreLayer, WriteSet)
     }
-    assert layers == {"RetainingLayer", "ChangeLoggingLayer", "CachingLayer", "ExpiringLayer"}
+    assert layers == {"RetainingLayer", "ChangeLoggingLayer", "CachingLayer", "ExpiringLayer", "IndexedLayer"}
     assert {name: importers(name) for name in layers} == {name: {"statestore.stores.builder"} for name in layers}

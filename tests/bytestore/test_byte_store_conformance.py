@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.header_index import IndexedByteStore
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
@@ -24,6 +25,7 @@ from statestore.format.values.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import Changelog
 from statestore.stores.layers.expiring import ExpiringLayer, Expiry, TimeToLive
+from statestore.stores.layers.indexed import IndexedLayer
 from statestore.stores.layers.layer import ByteStoreLayer, CachingLayer, ChangeLoggingLayer, RetainingLayer, WrittenFor
 from statestore.testing.faults import FaultPlan, FaultyLocalDirectory
 from statestore.testing.faults.injector import Injector
@@ -59,6 +61,22 @@ def upgraded(path: Path) -> tuple[ByteStore, Callable[[], None]]:
     database = RocksDBDatabase(str(path), [FAMILY, "store:older"])
     store = UpgradingByteStore(database, FAMILY, "store:older", lambda key, value: value, "store")
     return store, database.close
+
+
+def indexed(path: Path) -> tuple[ByteStore, Callable[[], None]]:
+    """Make a store with an index of headers that no value has, as none is well-formed."""
+    database = RocksDBDatabase(str(path), [FAMILY, "index"])
+    store = database.family(FAMILY, "store")
+    return IndexedByteStore(HEADED, store, store, database.family("index", "store")), database.close
+
+
+def found_by_headers(path: Path) -> tuple[ByteStore, Callable[[], None]]:
+    """Make a layer over a batch's writes that was asked for a header, so that it notes each write."""
+    committed, close = indexed(path)
+    layer = IndexedLayer.over(WriteSet(committed))
+    assert isinstance(layer, IndexedLayer)
+    assert list(layer.keys_with_header("tenant", b"")) == []
+    return layer, close
 
 
 def faulty(path: Path) -> tuple[ByteStore, Callable[[], None]]:
@@ -143,6 +161,7 @@ def expiring(inner: ByteStore) -> ByteStore:
 
 
 SEGMENT = segment_prefix(7)
+HEADED = StoreSpec("store", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS, indexed_headers=("tenant",))
 SPEC = StoreSpec("store", StoreKind.KEY_VALUE, StoreFormat.PLAIN)
 ENGINES = {
     "rocksdb": rocksdb,
@@ -151,6 +170,8 @@ ENGINES = {
     "spilling-write-set": spilling_write_set,
     "spilled-writes": spilled_writes,
     "upgraded": upgraded,
+    "indexed": indexed,
+    "found by headers": found_by_headers,
     "layer": over_rocksdb(ByteStoreLayer),
     "change-logging": over_rocksdb(lambda inner: ChangeLoggingLayer(inner, SPEC, NoChangelog(), TaskRecordContext())),
     "caching": over_rocksdb(lambda inner: CachingLayer(inner, WrittenFor(TaskRecordContext()))),

@@ -27,8 +27,9 @@ from statestore import (
     VersionedRecord,
     Windowed,
 )
-from statestore.bytestore.engines.memory import MemoryDatabase
+from statestore.bytestore.engines.memory import MemoryByteStore, MemoryDatabase
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.header_index import IndexedByteStore
 from statestore.bytestore.kinds.store_spec import StoreSpec, column_family, older_formats
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades import open_store
@@ -200,7 +201,8 @@ class Case:
     @property
     def builder(self) -> StoreBuilder[Any]:
         """The builder of the store."""
-        return LAYERS[self.layers](self.kind.builder(self.format, persistent=self.engine != "memory"))
+        builder = LAYERS[self.layers](self.kind.builder(self.format, persistent=self.engine != "memory"))
+        return builder.with_header_index("h") if self.engine == "write set" and self.has_headers else builder
 
     @property
     def is_logged(self) -> bool:
@@ -343,6 +345,10 @@ class Stack:
             self.committed = self.bytes = self._database.family(NAME)
         else:
             self._database, self.committed = self._on_disk(self.spec)
+            if self.spec.indexed_headers:
+                assert isinstance(self._database, RocksDBDatabase)
+                entries, index = self._database.family(column_family(self.spec)), MemoryByteStore(NAME)
+                self.committed = IndexedByteStore(self.spec, self.committed, entries, index)
             self.bytes = WriteSet(self.committed) if self.case.engine == "write set" else self.committed
         times = self.builder.expiry_store
         return self.builder.build(

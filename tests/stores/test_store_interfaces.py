@@ -40,7 +40,7 @@ INTERFACES: dict[type, set[str]] = {
     ReadOnlyVersionedKeyValueStore: {"get"},
 }
 # What reads beside them: what a store is called, `range_values`, and whole columns.
-OURS = {"name", "is_open", "stream_time_ms", "read_only"}
+OURS = {"name", "is_open", "stream_time_ms", "read_only", "by_header"}
 OURS_OF: dict[type, set[str]] = {
     ReadOnlyKeyValueStore: {"range_values", "get_many"},
     ReadOnlyWindowStore: {"fetch_many", "first_visible_ms"},

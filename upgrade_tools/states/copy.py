@@ -48,7 +48,8 @@ class CopyState(State):
         found: dict[str, set[str]] = {}
         for family in present:
             store, name = split_column_family(family)
-            found.setdefault(store, set()).add(name)
+            if store:
+                found.setdefault(store, set()).add(name)
         return [self._found(store, families) for store, families in sorted(found.items())]
 
     def _found(self, store: str, families: set[str]) -> FoundStore:
@@ -88,11 +89,11 @@ class CopyState(State):
 
 
 def families_by_store(database: RocksDBDatabase) -> OpenFamilies:
-    """Return the column families of a shard's database by their stores."""
+    """Return the column families of a shard's database by their stores, without indexes."""
     found: dict[str, dict[str, ByteStore]] = {}
     for family in database.families:
-        if family != DEFAULT_FAMILY:
-            store, name = split_column_family(family)
+        store, name = split_column_family(family)
+        if store and family != DEFAULT_FAMILY:
             found.setdefault(store, {})[name] = database.family(family, store)
     return OpenFamilies(found)
 

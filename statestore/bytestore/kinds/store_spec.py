@@ -10,9 +10,11 @@ named `STORE:FAMILY`; `:` can't occur in a store name. Kafka Streams has a datab
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from enum import Enum
+from hashlib import blake2b
 from typing import Any, Final
 
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
@@ -92,6 +94,8 @@ class StoreSpec:
     """The size of every window, in milliseconds; None for all but window stores."""
     retain_duplicates: bool = False
     """Whether a window store keeps every value that is put for a key and window."""
+    indexed_headers: tuple[str, ...] = ()
+    """The names of the headers by which entries are found through an index, in order."""
     through_timestamped: bool = field(default=False, compare=False)
     """Whether plain values that are found may get headers at once, with the timestamp -1. Asked, never recorded."""
 
@@ -116,6 +120,8 @@ class StoreSpec:
             parts.append(f"windows of {self.window_size_ms} ms")
         if self.retain_duplicates:
             parts.append("with duplicates")
+        if self.indexed_headers:
+            parts.append(f"with an index of the headers {', '.join(map(repr, self.indexed_headers))}")
         return ", ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
@@ -125,6 +131,8 @@ class StoreSpec:
         recorded |= {span: milliseconds for span, milliseconds in spans.items() if milliseconds is not None}
         if self.retain_duplicates:
             recorded["retain_duplicates"] = True
+        if self.indexed_headers:
+            recorded["indexed_headers"] = list(self.indexed_headers)
         return recorded
 
     @classmethod
@@ -139,9 +147,16 @@ class StoreSpec:
                 recorded.get("segment_interval_ms"),
                 recorded.get("window_size_ms"),
                 bool(recorded.get("retain_duplicates", False)),
+                _names(recorded.get("indexed_headers", [])),
             )
         except (KeyError, ValueError, TypeError) as cause:
             raise FormatError("recorded store", f"{recorded!r} is not one ({cause!r})") from cause
+
+
+def _names(recorded: Any) -> tuple[str, ...]:
+    if not isinstance(recorded, list) or not all(isinstance(name, str) for name in recorded):
+        raise ValueError("indexed_headers must be a list of names")
+    return tuple(recorded)
 
 
 def require_milliseconds(parameter: str, value: Any, *, least: int = 0) -> None:
@@ -184,8 +199,23 @@ def column_family(spec: StoreSpec, store_format: StoreFormat | None = None) -> s
     return f"{spec.name}:{FAMILIES[spec.kind][spec.format if store_format is None else store_format]}"
 
 
+def index_family(spec: StoreSpec) -> str | None:
+    """Return the name of the column family with the index of the headers of `spec`; None if it has none.
+
+    It begins with `:` as no family of entries does: a release that knows no indexes drops it before it writes entries,
+    and one whose store has other indexed headers does likewise, as the names of those are in it.
+    """
+    if not spec.indexed_headers or not spec.format.has_headers:
+        return None
+    names = json.dumps(spec.indexed_headers).encode()
+    return f":{spec.name}:{blake2b(names, digest_size=16).hexdigest()}"
+
+
 def split_column_family(name: str) -> tuple[str, str]:
-    """Return store and FAMILY of a column family that is named as above; FAMILY is empty if it is not."""
+    """Return store and FAMILY of a column family that is named as above; FAMILY is empty if it is not.
+
+    The store of an index's family is empty.
+    """
     store, _, family = name.partition(":")
     return store, family
 

@@ -13,11 +13,12 @@ import shutil
 import sys
 from collections.abc import Collection, ItemsView, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from statestore.bytestore.chunks import chunks
+from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore, RocksDBDatabase
 from statestore.bytestore.engines.rocksdb_options import local_disk_errors
@@ -229,6 +230,15 @@ class SpillingWriteSet(WriteSet):
         super().apply_to(self._spilled)
         super().clear()
 
+    def beside(self, name: str) -> SpillingWriteSet:
+        """Return an empty write set over nothing, which spills as this one does; before the first spill."""
+        return SpillingWriteSet(MemoryByteStore(name), self._space)
+
+    def pending_puts(self) -> Iterator[Pair]:
+        """Yield the keys that have a pending value, in no order, some of them twice."""
+        spilled = () if self._spilled is None else self._spilled.pending_puts()
+        return chain(spilled, super().pending_puts())
+
     @property
     def is_changed(self) -> bool:
         """Whether any changes are pending."""
@@ -299,6 +309,11 @@ class SpilledWrites(ScannedStore):
         written = _strip_tags(self._disk.range(start, end, reverse=reverse))
         inner_start = max(start or b"", self._floor) if self._floor else start
         return self._hand_out(merge_pairs(written, self.inner.range(inner_start, end, reverse=reverse), reverse))
+
+    def pending_puts(self) -> Iterator[Pair]:
+        """Yield the keys that have a pending value, in order."""
+        pairs = _strip_tags(self._disk.range(None, None))
+        return ((key, value) for key, value in pairs if isinstance(value, bytes))
 
     @property
     def is_changed(self) -> bool:

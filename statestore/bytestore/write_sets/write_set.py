@@ -10,6 +10,7 @@ from heapq import merge
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeVar
 
+from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.engines.scans import KeyOrder, ScannedStore
 from statestore.bytestore.protocol import ByteStore, Change, NoRecord, Pair, Range, RecordContext, RowChanges
 from statestore.errors.state import StoreClosedError
@@ -132,6 +133,14 @@ class WriteSet(ScannedStore):
             list(merge_pairs(pending, iter(found), reverse=False)) if pending else found
             for pending, found in zip(written, committed, strict=True)
         ]
+
+    def beside(self, name: str) -> WriteSet:
+        """Return an empty write set over nothing, which takes no more memory than this one may."""
+        return WriteSet(MemoryByteStore(name))
+
+    def pending_puts(self) -> Iterator[Pair]:
+        """Yield the keys that have a pending value, in no order."""
+        return ((key, value) for key, value in self.changes.items() if isinstance(value, bytes))
 
     @property
     def is_changed(self) -> bool:

@@ -14,7 +14,7 @@ longer than needed, and malformed UTF-8 is replaced as Java's String does it. Ev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 from statestore.errors.data import NegativeLengthError, TruncatedError
@@ -65,6 +65,39 @@ def last_header_value(data: bytes, key: str) -> bytes | None:
             if name == key:
                 return value
     return None
+
+
+def header_values(data: bytes, keys: Container[bytes]) -> list[tuple[bytes, bytes]]:
+    """Return key and value of the headers with one of `keys`, in UTF-8, in order, without parsing others; no nulls.
+
+    Raises FormatError as `decode_headers` does.
+    """
+    found: list[tuple[bytes, bytes]] = []
+    end = len(data)
+    count, position = decode_varint(data, 0, "header count")
+    for _ in range(count):
+        if position < end and not (byte := data[position]) & 0x81:
+            size, start = byte >> 1, position + 1
+        else:
+            size, start = decode_varint(data, position, "header key size")
+            if size < 0:
+                raise NegativeLengthError("header key", length=size)
+        position = start + size
+        if position > end:
+            raise TruncatedError("header key", wanted=size, got=end - start)
+        key = data[start:position]
+        if position < end and not (byte := data[position]) & 0x81:
+            size, start = byte >> 1, position + 1
+        else:
+            size, start = decode_varint(data, position, "header value size")
+            if size < -1:
+                raise NegativeLengthError("header value", length=size)
+        position = start + max(size, 0)
+        if position > end:
+            raise TruncatedError("header value", wanted=size, got=end - start)
+        if size >= 0 and key in keys:
+            found.append((key, data[start:position]))
+    return found
 
 
 def parse_count() -> int:

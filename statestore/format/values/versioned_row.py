@@ -29,6 +29,8 @@ from statestore.errors.data import NegativeLengthError, TruncatedError
 _BOUNDS: Final = struct.Struct(">qq")
 _VERSION: Final = struct.Struct(">qi")
 _LATEST: Final = struct.Struct(">q")
+LATEST_TIME_SIZE: Final = _LATEST.size
+"""How many bytes of a latest row stand before the value."""
 _LEAST_SIZE: Final = _BOUNDS.size + _VERSION.size
 _TOMBSTONE_SIZE: Final = -1
 _FEW_VERSIONS: Final = 64

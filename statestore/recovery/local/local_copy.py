@@ -26,8 +26,10 @@ from typing import Final, NamedTuple
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase, list_families
 from statestore.bytestore.engines.rocksdb_options import local_disk_errors
+from statestore.bytestore.header_index import IndexedByteStore
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
-from statestore.bytestore.kinds.store_spec import StoreSpec, column_family, older_formats
+from statestore.bytestore.kinds.store_spec import StoreSpec, column_family, index_family, older_formats
+from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades import UpgradingByteStore, finish_older_upgrades, open_store
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.errors import FormatError, LocalDirectoryError, RecoveryError, StoreFormatError
@@ -85,7 +87,17 @@ class LocalCopy:
     @property
     def is_upgrading(self) -> bool:
         """Whether entries may move from family to family."""
-        return any(isinstance(store.bytes, UpgradingByteStore) for store in self.stores.values())
+        stores = (store.bytes for store in self.stores.values())
+        return any(
+            isinstance(store.inner if isinstance(store, IndexedByteStore) else store, UpgradingByteStore)
+            for store in stores
+        )
+
+    @property
+    def is_indexing(self) -> bool:
+        """Whether an index of headers may grow, though no delta is applied."""
+        stores = (store.bytes for store in self.stores.values())
+        return any(isinstance(store, IndexedByteStore) and store.is_indexing for store in stores)
 
     def checkpoint(self, path: str) -> None:
         """Make `path`, which must not exist, a database with all that the copy holds. Raises LocalDiskFullError."""
@@ -118,7 +130,7 @@ class LocalCopy:
     def catch_up(self) -> None:
         """Bring it to the version of its pointer, once it was opened."""
         opening, pointer = self.opening, self.pointer
-        if self.is_upgrading or self.applied < len(pointer.deltas):
+        if self.is_upgrading or self.is_indexing or self.applied < len(pointer.deltas):
             self._announce(pointer.head, after=pointer.chain[self.applied])
             written = WrittenDelta(self.path.parent)
             restore(opening.location, pointer, self.applied, self.stores, opening.space, self.restoring, written)
@@ -205,11 +217,12 @@ def _open_on_chain(opening: _Opening, path: Path) -> LocalCopy:
     applied = None if marker is None else marker.count_applied(pointer.chain)
     if marker is not None and applied is not None:
         try:
-            database = opening.local.open_database(path, [column_family(spec) for spec in stores])
+            database = opening.local.open_database(path, _families(stores))
             with _closed_on_failure(database):
                 _drop_strangers(database, stores)
-                copy = LocalCopy(opening, path, database, _open_stores(database, stores), applied)
-                copy.exact = marker.applying is None
+                exact = marker.applying is None
+                opened = _open_stores(database, stores, exact=exact)
+                copy = LocalCopy(opening, path, database, opened, applied, exact=exact)
                 if applied + 1 < len(pointer.deltas):
                     copy.restoring = opening.restoring(pointer.base_version + applied)
                 return copy
@@ -255,7 +268,7 @@ def _copy_of(
     manifest = None
     if snapshot is not None:
         manifest = fetch_snapshot(opening.location, pointer, snapshot, path, progress)
-    database = opening.local.open_database(path, [column_family(spec) for spec in stores])
+    database = opening.local.open_database(path, _families(stores))
     with _closed_on_failure(database):
         _drop_strangers(database, stores)
         for spec in stores:
@@ -293,11 +306,17 @@ def _holds_all(families: Sequence[str], stores: Sequence[StoreSpec]) -> bool:
     )
 
 
+def _families(stores: Sequence[StoreSpec]) -> list[str]:
+    indexes = (index_family(spec) for spec in stores)
+    return [*(column_family(spec) for spec in stores), *(family for family in indexes if family is not None)]
+
+
 def _drop_strangers(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> None:
-    """Drop the families of other stores: they miss what is committed from now on."""
+    """Drop the families of other stores and indexes: they miss what is committed from now on."""
     names = {spec.name for spec in stores}
+    known = {DEFAULT_FAMILY, *_families(stores)}
     for family in database.families:
-        if family != DEFAULT_FAMILY and family.partition(":")[0] not in names:
+        if family not in known and family.partition(":")[0] not in names:
             database.drop_family(family)
 
 
@@ -326,11 +345,17 @@ def _usable_marker(path: Path, pointer: CommitPointer, stores: Sequence[StoreSpe
     return marker
 
 
-def _open_stores(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> dict[str, CommittedStore]:
-    return {
-        spec.name: CommittedStore(spec, open_store(database, spec, partial(column_family, spec), spec.name))
-        for spec in stores
-    }
+def _open_stores(
+    database: RocksDBDatabase, stores: Sequence[StoreSpec], *, exact: bool = True
+) -> dict[str, CommittedStore]:
+    opened: dict[str, CommittedStore] = {}
+    for spec in stores:
+        store: ByteStore = open_store(database, spec, partial(column_family, spec), spec.name)
+        if (index := index_family(spec)) is not None:
+            entries = database.family(column_family(spec))
+            store = IndexedByteStore(spec, store, entries, database.family(index, spec.name), exact=exact)
+        opened[spec.name] = CommittedStore(spec, store)
+    return opened
 
 
 def _close(copy: LocalCopy) -> None:
@@ -384,8 +409,13 @@ def open_memory_image(
 
     Keeps the last used images that the memory budget of `local` has room for, and always the last one.
     """
-    database = MemoryDatabase([spec.name for spec in stores]) if image is None else image.database
-    committed = {spec.name: CommittedStore(spec, database.family(spec.name)) for spec in stores}
+    database = MemoryDatabase(_families(stores)) if image is None else image.database
+    committed = {}
+    for spec in stores:
+        entries: ByteStore = database.family(column_family(spec), spec.name)
+        if (index := index_family(spec)) is not None:
+            entries = IndexedByteStore(spec, entries, entries, database.family(index, spec.name))
+        committed[spec.name] = CommittedStore(spec, entries)
     if image is not None:
         written = WrittenDelta(local.shard(pointer.state_id, pointer.shard))
         restore(location, pointer, pointer.chain.index(image.head), committed, space, None, written)

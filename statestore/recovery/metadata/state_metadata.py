@@ -401,7 +401,8 @@ def _check_stores(location: DurableLocation, recorded: StateMetadata, asked: Sta
         now = wanted.get(spec.name)
         if now is None:
             continue  # it is dropped
-        # A store can go on if only its format differs, and is newer.
+        # A store can go on if only its format differs, and is newer. Its index is made anew.
+        spec = replace(spec, indexed_headers=now.indexed_headers)
         is_upgrade = spec.format in older_formats(now.kind, now.format) and replace(spec, format=now.format) == now
         if now != spec and not is_upgrade:
             remedy = "Use the builder it was made with, or start anew with a new state_location and a new checkpoint"
