@@ -123,7 +123,7 @@ class RowFileError(StateStoreError):
 
 
 class RowFileExistsError(StateStoreError):
-    """There is something already at `path`, where a file of rows was to be written; it was not changed."""
+    """There is something already at `path`, where a file was to be written; it was not changed."""
 
     path: str = field(kw_only=False)
     message: str = text("{path} exists already. Name a new file, or delete that one, and run this again")

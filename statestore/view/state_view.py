@@ -30,6 +30,7 @@ from statestore.recovery.metadata.state_metadata import (
     stage_name,
     state_with,
 )
+from statestore.view.notebook import state_html
 from statestore.view.open_shards import OpenShard, OpenShards
 from statestore.view.routed_reads import RoutedReads, StoreReading
 from statestore.view.sharded_store import Holding, ShardedStore
@@ -241,6 +242,10 @@ class StateView:
                 file=missing.where,
                 batch=self._head.batch,
             ) from missing
+
+    def _repr_html_(self) -> str:
+        """Return what heads tell of the state, for notebooks."""
+        return state_html(str(self._location), self._metadata, self._head)
 
     def __enter__(self) -> StateView:
         return self

@@ -1,9 +1,10 @@
-"""Commands that show committed state as it goes on: in a browser, or in a terminal."""
+"""Commands that show committed state as it goes on: in a browser, as a page, or in a terminal."""
 
 from __future__ import annotations
 
 import time
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,8 +21,10 @@ from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.cli.option_groups import add_command
 from upgrade_tools.cli.printing.board import board
 from upgrade_tools.cli.printing.output import errors, results, say, tables
-from upgrade_tools.errors import UnknownLayoutError
+from upgrade_tools.errors import RowFileExistsError, UnknownLayoutError
 from upgrade_tools.rows.entry_encoding import EntryEncoding
+from upgrade_tools.serve.following import Follower
+from upgrade_tools.serve.report import state_report
 
 _GROUP = "Look"
 _DEFAULT_PORT = 8471
@@ -31,6 +34,7 @@ _ROWS_IN_A_PIPE = 40
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     add_command(app, "serve", _GROUP, serve)
+    add_command(app, "report", _GROUP, report)
     add_command(app, "top", _GROUP, top)
 
 
@@ -68,7 +72,6 @@ def serve(
     """
     try:
         from upgrade_tools.serve import app, running
-        from upgrade_tools.serve.following import Follower
     except ModuleNotFoundError as missing:
         raise typer.BadParameter(f"{missing.name} is not installed: pip install 'statestore[serve]'") from missing
     o.check_state_at(location, committed, work_dir=work_dir)
@@ -94,6 +97,28 @@ def serve(
             except KeyboardInterrupt:
                 say(errors(), "ended")
     return ExitCode.OK
+
+
+def report(
+    location: _Location,
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page, a new file.")],
+    committed: o.CommittedGroup,
+    work_dir: o.WorkDirOption = None,
+) -> None:
+    """Write what there is as one page of HTML, for a ticket: stores, headers, largest keys, topology, shards, files.
+
+    It has keys and values of headers, and no values of entries. It needs no other file, and has no scripts.
+    """
+    if output.exists():
+        raise RowFileExistsError(str(output))
+    o.check_state_at(location, committed, work_dir=work_dir)
+    with closing(Follower(location, pointers=committed.read(location), work_dir=work_dir)) as follower:
+        follower.open()
+        page = state_report(follower)
+    with output.open("x", encoding="utf-8") as file:
+        file.write(page)
+    say(errors(), f"wrote {output}")
 
 
 def top(location: _Location, *, poll_seconds: _PollSeconds = 1.0) -> int:

@@ -6,6 +6,7 @@ entries      entries in pages, and as they are streamed
 sampling     figures of a store: read in bounded time, and what they say of all
 history      what deltas hold: of one key, and of one version
 answers      the other answers: overview, stores, files, batches
+report       the overview as one file
 openapi      the description of all paths
 guard        who may ask, and the headers of each answer
 app, running paths and their answers, and the server

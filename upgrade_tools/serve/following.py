@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from upgrade_tools.states.detection import open_states
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import StateOptions
 
+_LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 _OPEN_SHARDS: Final = 16
 _KEPT_BATCHES: Final = 200
@@ -147,7 +149,12 @@ class Follower:
         while True:
             await asyncio.sleep(self._poll_s)
             before = self.problem
-            found = await self.ask(self._refresh)
+            try:
+                found = await self.ask(self._refresh)
+            except Exception as error:
+                # A fault of ours: what was read stays, and is not said to be the newest.
+                _LOG.exception("%s can't be followed", self.path)
+                self.problem, found = f"the newest batch can't be read: {error}", []
             for event in found if before == self.problem else [*found, None]:
                 for queue in self._subscribers:
                     queue.put_nowait(event)
