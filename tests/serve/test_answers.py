@@ -13,13 +13,18 @@ from starlette.testclient import TestClient
 
 from tests.serve.conftest import Serving
 from tests.support.recovery.rescaling import every_kind
-from tests.support.serve.live import HOSTILE_KEY, LARGE, SCRIPT, Live, counted, counting, of_every_kind
+from tests.support.serve.live import HOSTILE_KEY, LARGE, SCRIPT, Live, counted, counting, of_every_kind, word_counts
 from tests.support.serve.serving import wait_until
 from upgrade_tools.rows.entry_encoding import EntryEncoding
 from upgrade_tools.serve.app import Service
 from upgrade_tools.serve.following import Follower
 
 ENTRIES = "/api/stores/counts/entries"
+
+
+@pytest.fixture(scope="module")
+def every_kind_of_store(tmp_path_factory: pytest.TempPathFactory) -> Live:
+    return of_every_kind(tmp_path_factory.mktemp("kinds"), every_kind())
 
 
 def answer(client: TestClient, path: str, status: int = 200, **parameters: Any) -> Any:
@@ -141,9 +146,8 @@ def test_what_was_before_deltas_is_read_from_the_shard(tmp_path: Path, serving: 
 
 
 @pytest.mark.parametrize("store", ["plain", "timed", "headed", "windows", "sessions", "versions", "headed-versions"])
-def test_stores_of_every_kind_are_shown(tmp_path: Path, serving: Serving, store: str) -> None:
-    of_every_kind(tmp_path, every_kind())
-    client = serving(tmp_path / "old")
+def test_stores_of_every_kind_are_shown(every_kind_of_store: Live, serving: Serving, store: str) -> None:
+    client = serving(every_kind_of_store.home / every_kind_of_store.name)
     found = answer(client, f"/api/stores/{store}/entries", limit=1000)
     assert {entry["key"]["text"] for entry in found["entries"]} == {f"key-{number}" for number in range(20)}
     assert answer(client, f"/api/stores/{store}")["entries"] == len(found["entries"])
@@ -189,6 +193,26 @@ def test_the_description_is_of_all_paths(client: TestClient, standing: Live) -> 
     service = Service(Follower(str(standing.home / standing.name)))
     paths = {route.path for route in service.routes() if isinstance(route, Route) and route.path.startswith("/api/")}
     assert {*described["paths"]} == paths
+
+
+def test_the_stages_of_a_query_are_served_together(tmp_path: Path, serving: Serving) -> None:
+    stages = [Live(tmp_path, word_counts(), 2, name="stage-0"), Live(tmp_path, every_kind(), 3, name="stage-1")]
+    stages[0].commit({"alpha": counted("1", 5)})
+    stages[1].commit({f"key-{number}": "1" for number in range(9)}, store="plain")
+    client = serving(tmp_path)
+    found = answer(client, "/api/overview")
+    assert [(stage["stage"], stage["shards"], stage["batch"]) for stage in found["stages"]] == [(0, 2, 0), (1, 3, 0)]
+    assert {node["stage"] for node in found["topology"]} == {0, 1}
+    assert keys(answer(client, ENTRIES)) == ["alpha"]
+    assert len(answer(client, "/api/stores/plain/entries")["entries"]) == 9
+    assert answer(client, "/api/stores/plain/history", key="key-7")["stage"] == 1
+    shard = stages[1].shard_of("key-7")
+    changes = answer(client, f"/api/shards/1/{shard}/versions/1")["changes"]
+    assert {change["store"] for change in changes} == {"plain"}
+    stages[1].commit({"key-7": "2"}, store="plain")
+    wait_until(lambda: answer(client, "/api/overview")["stages"][1]["batch"] == 1)
+    assert answer(client, "/api/overview")["stages"][0]["batch"] == 0
+    assert answer(client, "/api/stores/plain/key", key="key-7")["entries"][0]["value"]["text"] == "2"
 
 
 def test_a_new_batch_is_followed(serving: Serving, live: Live) -> None:

@@ -35,6 +35,7 @@ _SHOWN_VALUES: Final = 8
 _COUNTED_VALUES: Final = 2_000
 _COUNTED_BYTES: Final = 256
 _PLACE_SIZE: Final = 8
+_LEARNT_KEYS: Final = 200
 
 
 @dataclass
@@ -187,20 +188,29 @@ def spread_pairs(store: ByteStore, at_most: int) -> Iterator[Pair]:
 
 
 def _places(store: ByteStore) -> Iterator[bytes]:
-    first = next(store.range(None, None), None)
-    final = next(store.range(None, None, reverse=True), None)
-    if first is None or final is None:
+    """Yield keys between the first and the last one, whether they are there or not, in order.
+
+    They are made of the bytes that keys have: between 1 and 2 in digits are ten keys, not 256.
+    """
+    known = [key for key, _ in islice(store.range(None, None), _LEARNT_KEYS)]
+    known += [key for key, _ in islice(store.range(None, None, reverse=True), _LEARNT_KEYS)]
+    if not known:
         return
-    low, high = first[0], final[0]
-    common = next(
-        (place for place, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high))
-    )
-    begin, end = (
-        int.from_bytes(key[common : common + _PLACE_SIZE].ljust(_PLACE_SIZE, b"\x00"), "big") for key in (low, high)
-    )
+    low, high = min(known), max(known)
+    same = next((place for place, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+    ends = [key[same : same + _PLACE_SIZE] for key in known]
+    letters = sorted({*b"".join(ends)}) or [0]
+    base = len(letters)
+
+    def number(end: bytes) -> int:
+        digits = end.ljust(_PLACE_SIZE, bytes(letters[:1]))
+        return sum(letters.index(digit) * base**place for place, digit in enumerate(reversed(digits)))
+
+    first, last = number(min(ends)), number(max(ends))
     yield low
-    for number in range(1, _PLACES):
-        yield low[:common] + (begin + (end - begin) * number // _PLACES).to_bytes(_PLACE_SIZE, "big")
+    for step in range(1, _PLACES):
+        at = first + (last - first) * step // _PLACES
+        yield low[:same] + bytes(letters[at // base**place % base] for place in reversed(range(_PLACE_SIZE)))
 
 
 def told_sizes(stage: ServedStage, store: str, shards: int) -> dict[int, SizeFigures]:
