@@ -141,8 +141,6 @@ class OpenShards:
                 number: shard.missing(self._location, pointers[number], held) if is_same else None
                 for number, shard in self._open.items()
             }
-            self.pointers = pointers
-            self._state = ShardedState(metadata.state_id, self._location, metadata.stores, self._state.local)
             for number, deltas in read.items():
                 try:
                     if deltas is not None:
@@ -151,6 +149,9 @@ class OpenShards:
                 except StateStoreError as problem:
                     _LOG.warning("shard %d: opening it anew: %s", number, problem)
                 self._close(number)
+        # Last: if this was interrupted, those that went on are opened anew at the versions of before.
+        self.pointers = pointers
+        self._state = ShardedState(metadata.state_id, self._location, metadata.stores, self._state.local)
 
     def close(self) -> None:
         """Close all shards; their copies stay. Twice is harmless."""

@@ -140,9 +140,9 @@ MUTATIONS = (
     Mutation(
         "a copy that failed to catch up is marked",
         "local.local_copy",
-        "open_local_copy",
-        "usable = False\n            try:",
-        "usable = True\n            try:",
+        "LocalCopy.catch_up",
+        "opening, pointer = self.opening, self.pointer",
+        "opening, pointer, self.is_whole = self.opening, self.pointer, True",
     ),
     Mutation(
         "any copy is taken to be on the chain",

@@ -17,6 +17,7 @@ from statestore.format.keys.partitioner import partition_of
 from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.local import local_copy
 from statestore.recovery.local.local_copy import LocalCopy
+from statestore.recovery.restore.restore import apply_deltas
 from statestore.view import StateView
 from tests.support.tools.runs import everything_below
 from tests.support.view.counts import AS_COUNTS, COUNTS, RecordedReads, open_copies, put
@@ -166,30 +167,34 @@ def test_a_kill_after_a_refresh_costs_no_entry(state: WrittenState, monkeypatch:
     monkeypatch.setattr(local_copy, "_close", flush_alone)  # all is on the disk, and nothing says so
     view.close()
     monkeypatch.undo()
-    with StateView(state.location, local_dir=state.home / "views") as view:
-        assert [*view.store("counts", **AS_COUNTS).all()] == [("a", 3), ("c", 4)]
-    with StateView(state.location, local_dir=state.home / "views", pointers=first.pointers) as view:
-        assert [*view.store("counts", **AS_COUNTS).all()] == [("a", 1), ("b", 2)]
+    for committed, entries in ((first.pointers, [("a", 1), ("b", 2)]), (None, [("a", 3), ("c", 4)])):
+        with StateView(state.location, local_dir=state.home / "views", pointers=committed) as view:
+            assert [*view.store("counts", **AS_COUNTS).all()] == entries
 
 
 def test_a_refresh_that_is_cut_short_leaves_no_copy_in_between(
     state: WrittenState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state.batch(put(a=1, b=2))
+    a, b = (next(key for key in "abcdef" if partition_of(key.encode(), 2) == shard) for shard in range(2))
+    state.batch(put(**{a: 1, b: 2}))
     with StateView(state.location, local_dir=state.home / "views") as view:
-        counts = view.store("counts", **AS_COUNTS)
-        assert len([*counts.all()]) == 2
-        state.batch(put(a=3, b=4))
+        counts, applied = view.store("counts", **AS_COUNTS), []
+        assert [counts.get(key) for key in (a, b)] == [1, 2]
+        state.batch(put(**{a: 3, b: 4}))
 
-        def interrupted(*_: object) -> None:
-            raise KeyboardInterrupt
+        def interrupted(*given: Any) -> None:
+            apply_deltas(*given)
+            applied.append(given)
+            if len(applied) == 2:
+                raise KeyboardInterrupt
 
         monkeypatch.setattr(local_copy, "apply_deltas", interrupted)
         with pytest.raises(KeyboardInterrupt):
             view.refresh()
         monkeypatch.undo()
+        assert (view.batch, [counts.get(key) for key in (a, b)]) == (0, [1, 2])
         assert view.refresh()
-        assert [*counts.all()] == [("a", 3), ("b", 4)]
+        assert (view.batch, [counts.get(key) for key in (a, b)]) == (1, [3, 4])
 
 
 def test_a_store_in_another_format_is_to_be_asked_for_again(state: WrittenState) -> None:
