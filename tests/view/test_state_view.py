@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from statestore import Serdes, Stores, ValueAndTimestamp
-from statestore.errors import StoreError
+from statestore.errors import RecoveryError, StoreError
 from statestore.errors.state import StoreClosedError
 from statestore.format.keys.partitioner import partition_of
 from statestore.format.values.store_format import StoreFormat
@@ -53,10 +53,24 @@ def test_pointers_can_say_what_is_committed(state: WrittenState) -> None:
     state.batch(put(a=1))
     before = list(state.pointers)
     state.batch(put(a=2))
-    with StateView(state.location, pointers=before) as view:
-        assert view.head is None
+    for committed in (before, "\n".join(pointer.to_json() for pointer in before)):
+        with StateView(state.location, pointers=committed) as view:
+            assert view.head is None
+            assert view.store("counts", **AS_COUNTS).get("a") == 1
+            assert not view.refresh()
+
+
+def test_a_stage_is_a_state_of_its_own(tmp_path: Path) -> None:
+    stages = tmp_path / "stages"
+    stages.mkdir()
+    for number in range(2):
+        state = WrittenState(tmp_path / f"{number}", COUNTS)
+        state.batch(put(a=number))
+        (state.home / "state").rename(stages / f"stage-{number}")
+    with StateView(stages, stage=1) as view:
         assert view.store("counts", **AS_COUNTS).get("a") == 1
-        assert not view.refresh()
+    with pytest.raises(RecoveryError, match="the state has stages"):
+        StateView(stages)
 
 
 def test_a_refresh_reads_the_new_delta_alone(state: WrittenState) -> None:
@@ -129,10 +143,8 @@ def test_what_was_far_behind_or_went_another_way_is_opened_anew(tmp_path: Path) 
         counts = view.store("counts", **AS_COUNTS)
         assert [*counts.all()] == [("a", 3), ("b", 2)]
         scans = [counts.all(), counts.reverse_range("a", "z")]
-        state.pointers = before  # Spark went on from an older checkpoint
-        state.run = "run2"
-        state.batch(put(b=4))
-        head = state.publish(order=2)
+        state.restart(before)
+        head = state.batch(put(b=4))
         assert view.refresh()
         assert view.head == head
         for scan in scans:

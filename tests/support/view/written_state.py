@@ -57,6 +57,7 @@ class WrittenState:
         self.recovery = recovery or RecoveryOptions()
         self.pointers = [CommitPointer(self.metadata.state_id, shard) for shard in range(shards)]
         self.head: Head | None = None
+        self.order = 1
         self.now_ms = 0
         self.record_metadata(self.metadata)
 
@@ -68,7 +69,13 @@ class WrittenState:
     def state(self) -> ShardedState:
         local, metadata = LocalDirectory(self.home / "local"), self.metadata
         return ShardedState(
-            metadata.state_id, self.location, metadata.stores, local, recovery=self.recovery, run="run1"
+            metadata.state_id,
+            self.location,
+            metadata.stores,
+            local,
+            recovery=self.recovery,
+            run=f"run{self.order}",
+            accept_older_checkpoint=self.order > 1,
         )
 
     def batch(self, write: Write, shards: Sequence[int] | None = None) -> Head:
@@ -87,11 +94,16 @@ class WrittenState:
                 self.pointers[shard] = batch.commit(end).pointer
         return self.publish()
 
-    def publish(self, order: int = 1) -> Head:
+    def restart(self, pointers: Sequence[CommitPointer]) -> None:
+        """Begin another run, from a checkpoint that has these pointers."""
+        self.order += 1
+        self.pointers = list(pointers)
+
+    def publish(self) -> Head:
         batch = 0 if self.head is None else self.head.batch + 1
         pointers = tuple(self.pointers)
-        self.head = Head(self.metadata.state_id, "query", f"run{order}", batch, 0, pointers)
-        write_head(self.location, order, self.head)
+        self.head = Head(self.metadata.state_id, "query", f"run{self.order}", batch, 0, pointers)
+        write_head(self.location, self.order, self.head)
         return self.head
 
     @contextmanager
