@@ -22,7 +22,7 @@ from statestore.stores.facades import facade
 from statestore.stores.iterator import StoreIterator
 from statestore.stores.readable_store import ReadableStore
 from statestore.stores.stores import recorded_store_builder, store_class_of
-from statestore.view.sharded_store import MergedStore, ShardedStore, readable
+from statestore.view.sharded_store import ShardedStore, merged
 
 Read: TypeAlias = Callable[..., Any]
 
@@ -75,8 +75,8 @@ class RoutedReads(ReadableStore):
         times_ms = self._sharded.stream_times_ms()
         # What is too old in the shard that it is in is hidden there, so the time of the slowest shard hides no more.
         slowest_ms = min(times_ms, default=NO_STREAM_TIME)
-        merged = self._reading.over(self._sharded, readable(MergedStore(self._sharded)), slowest_ms)
-        self._base.__init__(self, merged._parts)
+        reads_all = self._reading.over(self._sharded, merged(self._sharded), slowest_ms)
+        self._base.__init__(self, reads_all._parts)
         self._latest_ms = max(times_ms, default=NO_STREAM_TIME)
         self._nothing = self._reading.over(self._sharded, MemoryByteStore(self.name), NO_STREAM_TIME)
 

@@ -17,6 +17,7 @@ import pytest
 
 from statestore import ResultOrder, Serdes, Windowed
 from statestore.bytestore.kinds.segments import segment_prefix
+from statestore.errors import StoreError
 from statestore.format.keys.partitioner import partition_of
 from statestore.format.keys.window_key import encode_session_key, encode_window_key
 from statestore.format.values.store_format import StoreFormat
@@ -43,6 +44,8 @@ def time_of(random: Random) -> int:
 ARGUMENTS: Final[Mapping[str, Callable[[Random], Any]]] = {
     "key": lambda random: random.choice([*KEYS, b"absent"]),
     **dict.fromkeys(("start", "end", "from_key", "to_key"), lambda random: random.choice([None, *KEYS])),
+    "name": lambda random: random.choice(["trace", "trace", "other"]),
+    "value": lambda random: random.choice([b"1", "1", b"", 1]),
     "prefix": lambda random: random.choice([b"", b"k", b"k\x00", b"\xff", b"z"]),
     "prefix_serde": lambda random: random.choice([None, Serdes.bytes()]),
     "order": lambda random: random.choice([*ResultOrder]),
@@ -89,7 +92,7 @@ def plain(found: Any) -> Any:
 def outcome(read: Callable[[], Any]) -> Any:
     try:
         return plain(read())
-    except (TypeError, ValueError) as refused:
+    except (TypeError, ValueError, StoreError) as refused:
         return type(refused), str(refused)
 
 
@@ -175,9 +178,9 @@ def test_every_read_gives_what_the_querys_own_stores_give(kind: Kind, known: Sto
     random = Random(f"{KINDS.index(kind)} {known}")
     # Of a half nobody has said that its keys are those of records, and of some of these not even that there are any.
     knows_keys, by = known in (max(kind.builders), StoreFormat.TIMESTAMPED), "key" if kind is KINDS[0] else "partition"
-    state = WrittenState(
-        tmp_path, kind.builder(known), shards=SHARDS, knows_keys=knows_keys, shard_by="key" if knows_keys else by
-    )
+    builder = kind.builder(known).with_header_index("trace") if known.has_headers else kind.builder(known)
+    shard_by = "key" if knows_keys else by
+    state = WrittenState(tmp_path, builder, shards=SHARDS, knows_keys=knows_keys, shard_by=shard_by)
     state.publish()
     tried = set()
     with StateView(state.location) as view:
