@@ -89,6 +89,27 @@ def test_entries_are_chosen(client: TestClient, asked: dict[str, Any], expected:
     assert sorted(keys(answer(client, ENTRIES, **asked))) == expected
 
 
+def test_an_index_finds_entries_by_their_headers(tmp_path: Path, client: TestClient, serving: Serving) -> None:
+    live = counting(tmp_path, 2, "tenant")
+    indexed = serving(tmp_path / live.name)
+    assert answer(indexed, "/api/stores/counts")["indexedHeaders"] == ["tenant"]
+    for asked in ({"header": "tenant=t1"}, {"header": ["source=import", "tenant=t1"], "prefix": "word-0"}):
+        found, scanned = (answer(each, ENTRIES, limit=1000, **asked) for each in (indexed, client))
+        assert found["entries"] == scanned["entries"]
+        assert found["read"] == 40 < scanned["read"]
+    parts, page = [], {}
+    while page is not None:
+        part = answer(indexed, ENTRIES, limit=7, header="tenant=t1", **page)
+        parts += keys(part)
+        page = None if part["page"] is None else {"page": part["page"]}
+    assert sorted(parts) == [f"word-{number:03}" for number in range(1, 120, 3)]
+    live.commit({"word-001": counted("2", 9, tenant="t2"), "late": counted("1", 9, tenant="t1")})
+    wait_until(lambda: answer(indexed, "/api/batches")["batches"][-1]["batch"] == 3)
+    found = answer(indexed, ENTRIES, limit=1000, header="tenant=t1")
+    assert {"late", "word-004"} <= {*keys(found)}
+    assert (len(found["entries"]), "word-001" in keys(found)) == (40, False)
+
+
 def test_all_entries_are_streamed_as_lines(client: TestClient) -> None:
     found = client.get(ENTRIES, params={"header": "tenant=t1"}, headers={"accept": "application/x-ndjson"})
     lines = [json.loads(line) for line in found.text.splitlines()]

@@ -183,6 +183,11 @@ def test_the_keyboard_reaches_all(tab: Tab, address: str) -> None:
     tab.page.keyboard.press("Enter")
     tab.page.wait_for_selector("h1:text-is('counts')")
     assert tab.page.evaluate("document.activeElement.tagName") == "H1", "a reader is told of the new view"
+    tab.show(f"{address}#/topology")
+    tab.page.locator(".skip").focus()
+    tab.page.keyboard.press("Enter")
+    assert tab.page.evaluate("document.activeElement.id") == "main"
+    assert tab.heading == "Topology"
 
 
 def test_new_batches_are_shown_as_they_come(tab: Tab, live: Live) -> None:

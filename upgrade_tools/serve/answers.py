@@ -8,7 +8,6 @@ from typing import Any, Final
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.recovery.fences.run_fences import head_of
-from statestore.recovery.heads.figures import RecentBatch
 from statestore.recovery.snapshots.garbage import find_garbage
 from upgrade_tools.location.files import files_of_shard
 from upgrade_tools.rows.entry_encoding import EntryEncoding
@@ -67,20 +66,25 @@ def stage_facts(stage: ServedStage) -> Document:
             }
             for pointer in stage.state.pointers
         ],
-        "recent": [] if head is None else [recent_facts(batch) for batch in head.figures.recent],
+        "recent": recent_batches(stage),
     }
 
 
-def recent_facts(batch: RecentBatch) -> Document:
-    """Return a batch as its query has measured it."""
-    return {
-        "batch": batch.batch,
-        "time": batch.time_ms,
-        "duration": batch.duration_ms,
-        "records": batch.records,
-        "deltaBytes": batch.delta_bytes,
-        "phases": [{"phase": phase.removesuffix("_ms"), "ms": ms} for phase, ms in batch.times.items()],
-    }
+def recent_batches(stage: ServedStage) -> list[Document]:
+    """Return the latest batches as the query has measured them, oldest first."""
+    recent = () if stage.head is None else stage.head.figures.recent
+    return [
+        {
+            "stage": stage.number,
+            "batch": batch.batch,
+            "time": batch.time_ms,
+            "duration": batch.duration_ms,
+            "records": batch.records,
+            "deltaBytes": batch.delta_bytes,
+            "phases": [{"phase": phase.removesuffix("_ms"), "ms": ms} for phase, ms in batch.times.items()],
+        }
+        for batch in recent
+    ]
 
 
 def store_facts(stage: ServedStage, spec: StoreSpec) -> Document:
@@ -94,6 +98,7 @@ def store_facts(stage: ServedStage, spec: StoreSpec) -> Document:
         "hasHeaders": spec.format.has_headers,
         "hasTimes": spec.kind.is_segmented or spec.format.has_timestamp,
         "hasWindows": spec.kind.has_windows,
+        "indexedHeaders": list(spec.indexed_headers),
         "keepsVersions": LAYOUTS[spec.kind].keeps_versions,
         "isGlobal": spec.name in stage.state.metadata.global_stores,
         "retention": recorded.get("retention_ms"),

@@ -205,8 +205,11 @@ class Service:
         }
 
     async def batches(self, asked: Asked, request: Request) -> Document:
-        """Return the batches that were seen, oldest first."""
-        return {"batches": [answers.batch_facts(batch) for batch in self.follower.batches]}
+        """Return the batches that were seen, and those that the query tells of, oldest first."""
+        return {
+            "batches": [answers.batch_facts(batch) for batch in self.follower.batches],
+            "recent": [batch for stage in self.follower.stages for batch in answers.recent_batches(stage)],
+        }
 
     async def files(self, asked: Asked, request: Request) -> Document:
         """Return the files of the shards; listed once a batch."""

@@ -24,14 +24,15 @@ class Count(Processor):
         """Do nothing."""
 
 
-def word_counts() -> Topology:
-    """A topology of two processors behind each other, with a store of counts and one of windows."""
+def word_counts(*indexed: str) -> Topology:
+    """A topology of two processors, with a store of counts, of which these headers are indexed, and one of windows."""
     topology = Topology()
     topology.add_source("lines", key_serde=STRING, value_serde=STRING)
     topology.add_processor("split", Idle, ["lines"])
     topology.add_processor("count", Count, ["split"])
     supplier = Stores.persistent_timestamped_key_value_store_with_headers("counts")
-    topology.add_state_store(Stores.timestamped_key_value_store_with_headers_builder(supplier, STRING, STRING), "count")
+    counts = Stores.timestamped_key_value_store_with_headers_builder(supplier, STRING, STRING)
+    topology.add_state_store(counts.with_header_index(*indexed) if indexed else counts, "count")
     windows = Stores.persistent_timestamped_window_store_with_headers("per-minute", 3_600_000, 60_000, False, 600_000)
     topology.add_state_store(Stores.timestamped_window_store_with_headers_builder(windows, STRING, STRING), "count")
     topology.add_sink("totals", "totals", ["count"], key_serde=STRING, value_serde=STRING)
@@ -99,9 +100,9 @@ def counted(value: str, time_ms: int, **values: str) -> ValueTimestampHeaders[st
     return ValueTimestampHeaders(value, time_ms, headers(**values))
 
 
-def counting(home: Path, shards: int = 2) -> Live:
+def counting(home: Path, shards: int = 2, *indexed: str) -> Live:
     """A state of word counts, after three batches: written by two services, with something hostile."""
-    live = Live(home, word_counts(), shards)
+    live = Live(home, word_counts(*indexed), shards)
     words = {
         f"word-{number:03}": counted("1", 1_000 + number, source="import", tenant=f"t{number % 3}")
         for number in range(120)

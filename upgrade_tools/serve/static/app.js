@@ -110,6 +110,10 @@ function refreshSoon() {
 }
 
 takeToken();
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address is that of a view
+  main.focus();
+});
 window.addEventListener("hashchange", () => show());
 show();
 follow((kind, data) => {

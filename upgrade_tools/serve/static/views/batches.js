@@ -3,29 +3,43 @@
 import { ask } from "../api.js";
 import { el, section, table } from "../dom.js";
 import { link, withQuery } from "../links.js";
-import { content, count, several, time, visible } from "../text.js";
+import { bytes, content, count, several, time, visible } from "../text.js";
 import { chips, spanOf } from "./entries.js";
 import { keyLink } from "./store.js";
 
 const SHOWN_SHARDS = 5;
 
 export async function list(signal) {
-  const { batches } = await ask("batches", {}, signal);
-  const hasStages = batches.some((batch) => batch.stage > 0);
-  const rows = batches.toReversed().map((batch) => [
-    el("a", { href: link("batches", batch.stage, batch.batch) }, batch.batch < 0 ? "as given" : count(batch.batch)),
-    hasStages ? count(batch.stage) : null,
-    batch.batch < 0 ? "–" : time(batch.time),
-    batch.changed.length ? shardsOf(batch) : "none",
-  ].filter((cell) => cell !== null));
+  const { batches, recent } = await ask("batches", {}, signal);
+  const hasStages = [...batches, ...recent].some((batch) => batch.stage > 0);
+  const named = new Map();
+  for (const each of [...recent, ...batches]) {
+    const name = `${each.stage}/${each.batch}`;
+    named.set(name, { ...named.get(name), ...each });
+  }
+  const newest = [...named.values()].toSorted((a, b) => b.batch - a.batch || a.stage - b.stage);
   return {
     title: "Batches",
     nodes: [
-      el("p", { class: "quiet" }, "Those that were committed since this server started, the newest first."),
+      el("p", { class: "quiet" }, "The newest first. What a batch has changed is known of those since this server started."),
       table("Batches", [{ name: "Batch", head: true }, hasStages ? { name: "Stage", number: true } : null, { name: "Committed" },
-        { name: "Shards changed: version" }].filter(Boolean), rows),
+        { name: "Records", number: true }, { name: "Duration", number: true }, { name: "Deltas", number: true },
+        { name: "Shards changed: version" }].filter(Boolean), newest.map((batch) => rowOf(batch, hasStages))),
     ],
   };
+}
+
+function rowOf(batch, hasStages) {
+  const title = batch.batch < 0 ? "as given" : count(batch.batch);
+  return [
+    batch.changed ? el("a", { href: link("batches", batch.stage, batch.batch) }, title) : title,
+    hasStages ? count(batch.stage) : null,
+    batch.batch < 0 ? "–" : time(batch.time),
+    count(batch.records),
+    batch.duration === undefined ? "–" : `${count(batch.duration)} ms`,
+    bytes(batch.deltaBytes),
+    batch.changed?.length ? shardsOf(batch) : "–",
+  ].filter((cell) => cell !== null);
 }
 
 function shardsOf(batch) {

@@ -42,11 +42,12 @@ function readOf({ counted, sampled, shards, shardsRead }) {
   return `Sampled: ${count(sampled.entries)} entries from places spread over the keys${part}. Means and shares are theirs.`;
 }
 
-function headersOf({ name, hasHeaders, headers, sampled, counted }) {
+function headersOf({ name, hasHeaders, headers, indexedHeaders, sampled, counted }) {
   if (!hasHeaders) return el("p", { class: "quiet" }, "Stores of this kind have no headers.");
   const most = headers.length ? headers[0].count : 0;
   const rows = headers.map((header) => [
-    el("a", { class: "chip", href: withQuery(link("stores", name, "entries"), { header: asked(header.name) }) }, visible(header.name)),
+    el("a", { class: "chip", href: withQuery(link("stores", name, "entries"), { header: asked(header.name) }) }, visible(header.name),
+      indexedHeaders.includes(header.name) ? el("span", { class: "quiet" }, " indexed") : null),
     el("span", { class: "share" }, bar([[header.count, "headers"]], most), el("span", {}, count(header.count))),
     bytes(header.sizeBytes),
     el("span", { class: "chips" }, header.values.map(({ value, count: times }) => valueChip(name, header.name, value, times))),
