@@ -104,6 +104,7 @@ bench: java $(INSTALLED) jars ## run the benchmarks
 	@$(WITH_JAVA) $(BIN)/python benchmarks/datasource.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/header_functions.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/tiny_batches.py
+	@$(WITH_JAVA) $(BIN)/python benchmarks/heads.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/kafka_sink.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/dsl.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py $(ARGS)

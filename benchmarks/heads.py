@@ -91,7 +91,7 @@ def main() -> int:
         assert metadata is not None
         state = {metadata.state_id: (location, metadata)}
         listeners: dict[str, Callable[[], OnEvent]] = {
-            "heads": lambda: _HeadListener(state).onQueryProgress,
+            "heads": lambda: _HeadListener(state, lambda: spark).onQueryProgress,
             "a listener of figures, by PySpark's class": lambda: (
                 JStreamingQueryListener(StateStoreListener()).onQueryProgress
             ),

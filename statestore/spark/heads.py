@@ -16,20 +16,22 @@ import logging
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from statestore.errors import StateStoreError
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.heads.figures import HeadFigures, LastCall, RecentBatch
 from statestore.recovery.heads.publishing import HeadPublisher, ShardCommit
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.rescale import where_it_began
 from statestore.recovery.metadata.state_metadata import StateMetadata
+from statestore.spark.checkpoints.checkpoint import recorded_pointers
 from statestore.spark.figures import BatchFigures, observed_states, state_figures
 from statestore.spark.sessions import LISTENER, is_connect, listen, on_server
 from statestore.spark.shards.shard_call import POINTER, WENT_ON_FROM
@@ -54,17 +56,24 @@ def publish_heads(spark: SparkSession, location: DurableLocation, metadata: Stat
     if spark not in _states:
         _states[spark] = {}
         if not is_connect(spark):
-            listen(spark, _HeadListener(_states[spark]))
+            listen(spark, _HeadListener(_states[spark], ref(spark)))
     _states[spark][metadata.state_id] = location, metadata
 
 
 class _HeadListener:
     """Publishes the heads of states. Asks the JVM one thing of each event: every answer takes time."""
 
-    def __init__(self, states: Mapping[str, tuple[DurableLocation, StateMetadata]]) -> None:
+    def __init__(
+        self,
+        states: Mapping[str, tuple[DurableLocation, StateMetadata]],
+        session: Callable[[], SparkSession | None],
+    ) -> None:
         self._states = states
+        self._session = session
         self._publishers: dict[tuple[str, str], HeadPublisher] = {}
         """By run and state."""
+        self._checkpoints: dict[str, str] = {}
+        """By run."""
 
     def onQueryProgress(self, event: Any) -> None:
         """Publish what a batch has committed. A failure harms nothing: the next batch publishes."""
@@ -73,7 +82,8 @@ class _HeadListener:
             for state_id, told in _told(progress, self._states):
                 run = str(progress.runId)
                 if (run, state_id) not in self._publishers:
-                    made = _publisher(*self._states[state_id], str(progress.id), run)
+                    recorded = partial(self._recorded, run, state_id)
+                    made = _publisher(*self._states[state_id], str(progress.id), run, recorded)
                     self._publishers[run, state_id] = made
                 try:
                     self._publishers[run, state_id].take(*told)
@@ -86,12 +96,34 @@ class _HeadListener:
     def onQueryTerminated(self, event: Any) -> None:
         """Forget the run."""
         run = event.runId().toString()
+        self._checkpoints.pop(run, None)
         self._publishers = {key: publisher for key, publisher in self._publishers.items() if key[0] != run}
 
     def onQueryStarted(self, event: Any) -> None:
+        """Remember where the run's checkpoint is. Spark waits for this."""
+        spark = self._session()
+        try:
+            if spark is not None:
+                run = spark._jsparkSession.streams().get(event.id()).streamingQuery()
+                self._checkpoints[event.runId().toString()] = str(run.resolvedCheckpointRoot())
+        except Exception:
+            # Spark would only print it.
+            _LOG.exception("the checkpoint of a query can't be asked for heads")
+
+    def onQueryIdle(self, event: Any) -> None:
         """Do nothing: no batch ran."""
 
-    onQueryIdle = onQueryStarted
+    def _recorded(self, run: str, state_id: str, batch: int) -> list[CommitPointer]:
+        """Return the pointers of a state that a run's checkpoint has after a batch; none if it can't be read."""
+        spark, checkpoint = self._session(), self._checkpoints.get(run)
+        if spark is None or checkpoint is None:
+            return []
+        try:
+            found = map(CommitPointer.from_json, recorded_pointers(spark, checkpoint, batch))
+            return [pointer for pointer in found if pointer.state_id == state_id]
+        except StateStoreError as unreadable:
+            _LOG.info("the next head of %s comes once each shard was called: %s", checkpoint, unreadable)
+            return []
 
     class Java:
         implements = (LISTENER,)
@@ -156,9 +188,15 @@ def _told(progress: StreamingQueryProgress, states: Mapping[str, object]) -> Ite
             yield state_id, _Told(progress.batchId, tuple(shard_commits(metrics["shards"])), figures)
 
 
-def _publisher(location: DurableLocation, metadata: StateMetadata, query: str, run: str) -> HeadPublisher:
+def _publisher(
+    location: DurableLocation,
+    metadata: StateMetadata,
+    query: str,
+    run: str,
+    recorded: Callable[[int], list[CommitPointer]] | None = None,
+) -> HeadPublisher:
     began = partial(where_it_began, location, metadata)
-    return HeadPublisher(location, metadata.state_id, metadata.shards, began, query=query, run=run)
+    return HeadPublisher(location, metadata.state_id, metadata.shards, began, query=query, run=run, recorded=recorded)
 
 
 def _publish(location: DurableLocation, metadata: StateMetadata, query: str, run: str, told: list[_Told]) -> bool:

@@ -100,6 +100,46 @@ def test_a_restart_waits_until_each_shard_was_called(location: DurableLocation, 
 
 
 @pytest.mark.parametrize("has_published", [True, False])
+def test_a_restart_publishes_at_once_where_the_checkpoint_can_be_asked(
+    location: DurableLocation, has_published: bool
+) -> None:
+    first = Run(location, "a", 1)
+    first.publish(0, 1)
+    (first.publish if has_published else first.commit)(1)
+    asked = []
+
+    def checkpoint(batch: int) -> list[CommitPointer]:
+        asked.append(batch)
+        return list(first.state)
+
+    second = Run(location, "b", 2, first, checkpoint=checkpoint)
+    for shard in (0, 1, 0):
+        assert second.publish(shard) is not None
+        assert second.is_newest
+    assert asked == [1]
+
+
+def test_shards_that_the_checkpoint_does_not_have_are_where_they_began(location: DurableLocation) -> None:
+    first = Run(location, "a", 1)
+    first.commit(1)
+    second = Run(location, "b", 2, first, checkpoint=lambda batch: [first.state[1]])
+    assert second.publish(1) is not None
+    assert second.is_newest
+
+
+def test_what_the_checkpoint_has_is_not_trusted_if_a_call_went_on_from_something_else(
+    location: DurableLocation,
+) -> None:
+    first = Run(location, "a", 1)
+    first.commit(0, 1)
+    wrong = [after(pointer, 1) for pointer in first.state]
+    second = Run(location, "b", 2, first, checkpoint=lambda batch: wrong)
+    assert second.publish(0) is None
+    assert second.publish(1) is not None
+    assert second.is_newest
+
+
+@pytest.mark.parametrize("has_published", [True, False])
 def test_a_driver_that_was_given_up_does_not_publish_over_its_successor(
     location: DurableLocation, has_published: bool
 ) -> None:

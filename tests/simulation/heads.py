@@ -12,6 +12,7 @@ import zlib
 from functools import partial
 from typing import TYPE_CHECKING
 
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.heads.head import Head, newest_head
 from statestore.recovery.heads.publishing import HeadPublisher, ShardCommit, identity
 from statestore.recovery.making.rescale import where_it_began
@@ -39,6 +40,7 @@ class DriverHeads:
             partial(where_it_began, site.location(), metadata),
             query=driver.start.checkpoint.query_id,
             run=driver.run_id,
+            recorded=self._recorded,
         )
         self.publisher = self.new_publisher()
         self.is_remote = zlib.crc32(f"{driver.name} {site.root}".encode()) % 2 == 0
@@ -46,6 +48,14 @@ class DriverHeads:
         """Batches of which the listener is to be told, with their calls."""
         self.without_head: list[tuple[int, list[ShardCommit]]] = []
         """Those of which a client tells the next task."""
+
+    def _recorded(self, batch: int) -> list[CommitPointer]:
+        """Return what the checkpoint has after a batch, for some drivers; others can't read it."""
+        if zlib.crc32(f"{self.site.root} {self.driver.name}".encode()) % 4 < 2:
+            return []
+        recorded = self.driver.start.checkpoint.recorded[self.site]
+        found = (recorded.pointer(shard, batch + 1) for shard in range(self.site.shards))
+        return [CommitPointer.from_json(text) for text in found if text is not None]
 
     def committed(self, number: int, tasks: tuple[Task, ...]) -> None:
         """Have the listener be told of a batch that Spark has committed."""

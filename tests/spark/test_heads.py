@@ -46,6 +46,23 @@ def test_a_head_is_what_spark_has_committed_also_after_a_restart(spark: SparkSes
     )
 
 
+@pytest.mark.parametrize("via", VIAS)
+def test_a_restart_without_a_head_publishes_at_once(spark: SparkSession, tmp_path: Path, via: str) -> None:
+    query = OrderQuery(spark, tmp_path, via)
+    query.add(ORDERS[:20])
+    query.run()
+    wait_for_head(tmp_path / "state", 0)
+    shutil.rmtree(tmp_path / "state" / HEADS_DIRECTORY)
+    query.add(ORDERS[20:21])
+    query.run()
+    head = wait_for_head(tmp_path / "state", 1)
+    assert {batch.batch for batch in head.figures.recent} == {1}
+    assert len(head.changed) == 1
+    assert [pointer.to_json() for pointer in head.pointers] == sorted(
+        recorded_pointers(spark, str(tmp_path / "checkpoint"))
+    )
+
+
 def test_an_older_checkpoint_takes_the_head_back(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

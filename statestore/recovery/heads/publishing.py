@@ -6,7 +6,7 @@ that something was missed. Then nothing is published until each shard was called
 
 Before its first batch a run knows the pointers of the head that is there if a call went on from a delta that the head's
 batch has written: nobody else has that, so the run's checkpoint has this batch. By number alone it may be another's,
-where two copies of a checkpoint run.
+where two copies of a checkpoint run. Else Spark's checkpoint is asked, where that can be done: once, as it takes a job.
 
 A run takes an order, one above the highest, once its pointers prove that no later run has committed: the names of
 deltas say which run made them. Whoever publishes first in an order looks once more: of two runs that take one, at least
@@ -69,6 +69,8 @@ class HeadPublisher:
     _: KW_ONLY
     query: str
     run: str
+    recorded: Callable[[int], list[CommitPointer]] | None = None
+    """Returns all pointers of the state that the checkpoint has after a batch; none if it can't be read."""
     _batch: int = field(default=-1, init=False)
     _known: dict[int, CommitPointer] = field(default_factory=dict, init=False)
     _figures: HeadFigures = field(default_factory=HeadFigures, init=False)
@@ -111,12 +113,14 @@ class HeadPublisher:
         if batch == 0:
             return {shard: self.began(shard) for shard in range(self.shards)}
         head = self._newest()
-        if head is None or (head.query, head.batch) != (self.query, batch - 1):
+        if head is not None and (head.query, head.batch) == (self.query, batch - 1):
+            written = {identity(head.pointers[shard]) for shard in head.changed}
+            if not written.isdisjoint(call.went_on_from for call in calls):
+                return {pointer.shard: pointer for pointer in head.pointers}
+        found = [] if self.recorded is None else self.recorded(batch - 1)
+        if not found:
             return {}
-        written = {identity(head.pointers[shard]) for shard in head.changed}
-        if written.isdisjoint(call.went_on_from for call in calls):
-            return {}
-        return {pointer.shard: pointer for pointer in head.pointers}
+        return {shard: self.began(shard) for shard in range(self.shards)} | {each.shard: each for each in found}
 
     def _newest(self) -> Head | None:
         try:

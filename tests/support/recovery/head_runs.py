@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
@@ -31,8 +32,15 @@ class Run:
     """A run of a query: what Spark's state has, and the publisher that is told of it."""
 
     def __init__(
-        self, location: DurableLocation, name: str, epoch: int, start: Run | None = None, query: str = "query"
+        self,
+        location: DurableLocation,
+        name: str,
+        epoch: int,
+        start: Run | None = None,
+        query: str = "query",
+        checkpoint: Callable[[int], list[CommitPointer]] | None = None,
     ) -> None:
+        self.checkpoint = checkpoint
         self.name = name
         self.query = query
         self.epoch = epoch
@@ -44,7 +52,13 @@ class Run:
     def renew(self) -> None:
         """Have a publisher that remembers nothing, as on a server of Spark Connect, where each batch has one."""
         self.publisher = HeadPublisher(
-            self.location, STATE, SHARDS, lambda shard: CommitPointer(STATE, shard), query=self.query, run=self.name
+            self.location,
+            STATE,
+            SHARDS,
+            lambda shard: CommitPointer(STATE, shard),
+            query=self.query,
+            run=self.name,
+            recorded=self.checkpoint,
         )
 
     def commit(self, *shards: int) -> list[ShardCommit]:
