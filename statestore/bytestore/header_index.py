@@ -172,9 +172,7 @@ def header_index(store: ByteStore) -> HeaderIndex | None:
     """Return what finds the entries of `store` by their headers; None without an index, or over writes not in it."""
     below: object = store
     while not isinstance(below, HeaderIndex):
-        if isinstance(below, WriteSet):
-            return None
-        below = getattr(below, "inner", None)
+        below = None if isinstance(below, WriteSet) else getattr(below, "inner", None)
         if below is None:
             return None
     return below

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from statestore.bytestore.engines.scans import prefix_end
 from statestore.bytestore.header_index import HeaderIndex, HeaderKeys, header_index
+from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import MAX_SEGMENT_ID, SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore, Pair, RecordContext
@@ -120,19 +121,23 @@ class ReadableStore:
         """
         if not isinstance(value, bytes | str):
             raise TypeError(f"store {self.name!r}: a header's value must be bytes or text, not {shape_of(value)}")
-        index = self._header_index
-        if index is None or name not in index.header_keys.names:
-            known = (
-                "it has no index" if index is None else f"indexed are {', '.join(map(repr, index.header_keys.names))}"
-            )
+        names = self._parts.spec.indexed_headers
+        if name not in names:
+            known = f"indexed are {', '.join(map(repr, names))}" if names else "it has no index"
             raise StoreError(
                 self.name,
-                f"entries can't be found by the header {name!r}: {known}. See with_header_index() of builders",
+                f"can't find entries by the header {name!r}: {known}. See with_header_index() of builders",
             )
         self._require_open()
-        wanted = value.encode() if isinstance(value, str) else value
-        found = [index.keys_with_header(name, wanted, segment) for segment in self._indexed_segments()]
-        return self._iterate_stored(self._with_header(index.header_keys, found, name, wanted))
+        return self._iterate_stored(self._stored_by_header(name, value.encode() if isinstance(value, str) else value))
+
+    def _stored_by_header(self, name: str, value: bytes) -> Iterator[Pair]:
+        """Return the pairs that are shown of the entries with a header, as they are found at the call."""
+        index = self._header_index
+        if index is None:
+            raise StoreError(self.name, "its bytes have no index of headers")
+        found = [index.keys_with_header(name, value, segment) for segment in self._indexed_segments()]
+        return self._with_header(index.header_keys, found, name, value)
 
     @cached_property
     def _header_index(self) -> HeaderIndex | None:
@@ -263,6 +268,22 @@ class SegmentedReadableStore(ReadableStore):
 
     def _indexed_segments(self) -> Iterable[bytes]:
         return map(segment_prefix, self._segments.ids(self._segments.first_live, MAX_SEGMENT_ID))
+
+    def _stored_by_header(self, name: str, value: bytes) -> Iterator[Pair]:
+        time_ms, first_ms = layout_of(self._parts.spec).put_time_ms, self.first_visible_ms
+        pairs = super()._stored_by_header(name, value)
+        return (pair for pair in pairs if time_ms(pair[0][SEGMENT_ID_SIZE:]) >= first_ms)
+
+    def _iterate_stored(self, pairs: Iterator[Pair]) -> StoreIterator[tuple[Any, Any]]:
+        return self._iterate(self._each_windowed(pairs))
+
+    def _each_windowed(self, pairs: Iterator[Pair]) -> Generator[tuple[Windowed, Any], None, None]:
+        keys, key_object, decode = self._keys, self._key_object, self._decode_raw
+        for raw_key, start_ms, end_ms, stored in layout_of(self._parts.spec).entries(pairs):
+            key, held = (key_object(raw_key), decode(stored)) if keys is None else keys.pair(raw_key, stored)
+            assert start_ms is not None  # windows and sessions have both
+            assert end_ms is not None
+            yield Windowed(key, start_ms, end_ms), held
 
     def _windowed(
         self,

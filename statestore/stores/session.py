@@ -6,7 +6,6 @@ A session is known by its key, start and end, both of which belong to it. All ti
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from operator import index
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, overload
 
@@ -15,7 +14,6 @@ import pyarrow as pa
 
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind
-from statestore.bytestore.protocol import Pair
 from statestore.format.binary_columns import Integers
 from statestore.format.keys.time_key_columns import encode_session_keys, session_times
 from statestore.format.keys.window_key import MAX_TIME_MS, encode_session_key, split_session_key
@@ -171,10 +169,6 @@ class ReadOnlySessionStore(SegmentedReadableStore, Generic[K, A]):
     def backward_find_sessions(self, *given: Any, **named: Any) -> StoreIterator[tuple[Windowed, A]]:
         """Yield what `find_sessions` yields of keys, in the opposite order."""
         return self._find(_BACKWARD_FIND.arguments(given, named), reverse=True)
-
-    def _iterate_stored(self, pairs: Iterator[Pair]) -> StoreIterator[tuple[Windowed, A]]:
-        first_ms = self._segments.first_visible_ms
-        return self._iterate(self._windowed([pairs], split_session_key, lambda _, __, end_ms: end_ms >= first_ms))
 
     def _sessions(self, keys: pa.BinaryArray, start_ms: Any, end_ms: Any) -> tuple[pa.BinaryArray, Integers, Integers]:
         return keys, times_of("start_ms", start_ms, len(keys)), times_of("end_ms", end_ms, len(keys))

@@ -269,7 +269,8 @@ def recorded_store_builder(spec: StoreSpec, key_serde: Serde[Any], value_serde: 
     """Return a builder of a store as it is recorded."""
     sizes = spec.retention_ms, spec.segment_interval_ms, spec.window_size_ms, spec.retain_duplicates
     supplier = _SUPPLIERS[spec.kind](spec.name, spec.format, True, *sizes)
-    return _builder(supplier, store_class_of(spec.kind, spec.format), key_serde, value_serde)
+    builder = _builder(supplier, store_class_of(spec.kind, spec.format), key_serde, value_serde)
+    return builder.with_header_index(*spec.indexed_headers) if spec.indexed_headers else builder
 
 
 def store_class_of(kind: StoreKind, store_format: StoreFormat) -> type[TypedStore]:

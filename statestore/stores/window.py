@@ -164,10 +164,6 @@ class ReadOnlyWindowStore(SegmentedReadableStore, Generic[K, V]):
         scans = self._scans((first_ms, last_ms), (lower, bound), reverse=reverse)
         return self._iterate(self._windowed(scans, split_window_key, is_wanted))
 
-    def _iterate_stored(self, pairs: Iterator[Pair]) -> StoreIterator[tuple[Windowed, V]]:
-        first_ms = self._segments.first_visible_ms
-        return self._iterate(self._windowed([pairs], split_window_key, lambda _, start_ms, __: start_ms >= first_ms))
-
     def _windows_of_key(self, key: bytes, from_ms: int, to_ms: int, *, reverse: bool) -> StoreIterator[tuple[int, V]]:
         first_ms, last_ms = self._visible(from_ms, to_ms)
         bounds = (key + _START.pack(min(first_ms, MAX_TIME_MS)), key + _suffix(last_ms))

@@ -6,15 +6,17 @@ Which reads there are is said by the classes alone. One is of a single key if it
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from functools import wraps
+from heapq import merge
 from itertools import chain
+from operator import itemgetter
 from typing import Any, ClassVar, Final, TypeAlias
 
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME
-from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.format.serde import Serde
 from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.metadata.state_metadata import StateMetadata
@@ -22,7 +24,7 @@ from statestore.stores.facades import facade
 from statestore.stores.iterator import StoreIterator
 from statestore.stores.readable_store import ReadableStore
 from statestore.stores.stores import recorded_store_builder, store_class_of
-from statestore.view.sharded_store import ShardedStore, merged
+from statestore.view.sharded_store import MergedStore, ShardedStore, readable
 
 Read: TypeAlias = Callable[..., Any]
 
@@ -75,7 +77,7 @@ class RoutedReads(ReadableStore):
         times_ms = self._sharded.stream_times_ms()
         # What is too old in the shard that it is in is hidden there, so the time of the slowest shard hides no more.
         slowest_ms = min(times_ms, default=NO_STREAM_TIME)
-        reads_all = self._reading.over(self._sharded, merged(self._sharded), slowest_ms)
+        reads_all = self._reading.over(self._sharded, readable(MergedStore(self._sharded)), slowest_ms)
         self._base.__init__(self, reads_all._parts)
         self._latest_ms = max(times_ms, default=NO_STREAM_TIME)
         self._nothing = self._reading.over(self._sharded, MemoryByteStore(self.name), NO_STREAM_TIME)
@@ -100,6 +102,10 @@ class RoutedReads(ReadableStore):
             found.close()
             return read(self, *given, **named)
         return StoreIterator(self.name, _chained([found, *(getattr(self._in(n), name)(*given, **named) for n in then)]))
+
+    def _stored_by_header(self, name: str, value: bytes) -> Iterator[Pair]:
+        found = [self._in(number)._stored_by_header(name, value) for number in self._sharded.numbers]
+        return merge(*found, key=itemgetter(0))
 
     def _in(self, number: int) -> ReadableStore:
         sharded = self._sharded

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import NamedTuple, Protocol, cast
 
-from statestore.bytestore.header_index import HeaderKeys, header_index
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, SEGMENT_ID_SIZE, Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec, expiry_spec
@@ -175,6 +174,11 @@ class _BytesOfShard:
         self._store = shard.stores[name].bytes
 
     @property
+    def inner(self) -> ByteStore:
+        """The bytes in the shard, for what looks for an index in them."""
+        return self._store
+
+    @property
     def is_open(self) -> bool:
         """Whether the shard has not been closed yet."""
         return self._store.is_open
@@ -322,25 +326,3 @@ class MergedStore:
             found = readable(_VisibleBytes(shard, spec)) if is_timed else self._store.bytes_in(number)
             shard.built[self] = found
         return found
-
-
-class IndexedMergedStore(MergedStore):
-    """The same of a store with an index of headers: a HeaderIndex."""
-
-    def __init__(self, store: ShardedStore) -> None:
-        super().__init__(store)
-        self.header_keys = HeaderKeys(store.spec)
-
-    def keys_with_header(self, name: str, value: bytes, segment: bytes = b"") -> Iterator[bytes]:
-        """Yield the keys of a segment's entries that may have a header with this value, ascending, as of the call."""
-        found = []
-        for number in self._store.numbers:
-            index = header_index(self._store.shard(number).stores[self.name].bytes)
-            assert index is not None  # copies are made with the indexes of their stores
-            found.append(index.keys_with_header(name, value, segment))
-        return merge(*found)
-
-
-def merged(store: ShardedStore) -> ByteStore:
-    """Return all shards of a store as one map of bytes, to be read only."""
-    return readable(IndexedMergedStore(store) if store.spec.indexed_headers else MergedStore(store))

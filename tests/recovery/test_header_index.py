@@ -166,7 +166,7 @@ class Shard:
         with self.state.open(self.pointer or self.state.pointer(0, None)) as batch:
             assert batch.copy is not None
             store = batch.stores["totals"].committed.bytes
-            if isinstance(store, IndexedByteStore):
+            if isinstance(store, IndexedByteStore) and store.is_indexing:
                 store.index_slice()
             for number, family in enumerate(batch.copy.database.families):
                 if flushed >> number & 1:

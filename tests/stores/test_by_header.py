@@ -110,7 +110,7 @@ def test_a_lookup_says_what_is_indexed(tmp_path: Path) -> None:
 
     def ask(stores: dict[str, Any], _: Any) -> None:
         totals = stores["totals"]
-        with pytest.raises(StoreError, match="found by the header 'other': indexed are 'tenant', 'trace-id'"):
+        with pytest.raises(StoreError, match="by the header 'other': indexed are 'tenant', 'trace-id'"):
             totals.by_header("other", "1")
         with pytest.raises(TypeError, match="must be bytes or text, not"):
             totals.by_header("tenant", None)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from statestore import ResultOrder, Serdes, Windowed
+from statestore import Headers, ResultOrder, Serdes, Windowed
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.errors import StoreError
 from statestore.format.keys.partitioner import partition_of
@@ -45,7 +45,7 @@ ARGUMENTS: Final[Mapping[str, Callable[[Random], Any]]] = {
     "key": lambda random: random.choice([*KEYS, b"absent"]),
     **dict.fromkeys(("start", "end", "from_key", "to_key"), lambda random: random.choice([None, *KEYS])),
     "name": lambda random: random.choice(["trace", "trace", "other"]),
-    "value": lambda random: random.choice([b"1", "1", b"", 1]),
+    "value": lambda random: random.choice([b"0", b"1", "2", b"absent", 1]),
     "prefix": lambda random: random.choice([b"", b"k", b"k\x00", b"\xff", b"z"]),
     "prefix_serde": lambda random: random.choice([None, Serdes.bytes()]),
     "order": lambda random: random.choice([*ResultOrder]),
@@ -168,7 +168,8 @@ def write(kind: Kind, known: StoreFormat, random: Random) -> Callable[[int, Any]
         for number, (key, value, start_ms, end_ms) in enumerate(entries):
             if partition_of(key, SHARDS) == shard:
                 times = {0: (), 3: (start_ms, end_ms)}.get(KINDS.index(kind), (start_ms,))
-                kind.put(store, lambda held, n=number: hold(known, held, n), (key, value, *times))
+                headers = Headers([("trace", b"%d" % (number % 3))])
+                kind.put(store, lambda held, n=number, h=headers: hold(known, held, n, h), (key, value, *times))
 
     return put
 
