@@ -59,6 +59,19 @@ def test_figures_of_a_store_name_its_headers_and_its_largest_keys(client: TestCl
     assert sum(shard["entries"] for shard in found["byShard"]) == found["entries"] == 123
 
 
+def test_what_is_sampled_says_so_and_is_not_read_anew_with_each_batch(
+    live: Live, serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upgrade_tools.serve.sampling._SAMPLED_PAIRS", 40)
+    client = serving(live.home / live.name)
+    found = answer(client, "/api/stores/counts")
+    assert (found["counted"], found["shardsRead"]) == (False, 2)
+    assert 0 < found["sampled"]["entries"] <= 40 < found["entries"]
+    live.commit({f"more-{number}": counted("1", 9) for number in range(50)})
+    wait_until(lambda: answer(client, "/api/batches")["batches"][-1]["batch"] == 3)
+    assert answer(client, "/api/stores/counts") == found
+
+
 def test_pages_have_each_entry_once(client: TestClient) -> None:
     whole = answer(client, ENTRIES, limit=1000)
     assert (len(whole["entries"]), whole["page"]) == (123, None)

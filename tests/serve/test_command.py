@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import httpx2
@@ -68,6 +71,19 @@ def test_what_can_not_be_served_ends_the_command(
     ended = tools("serve", make(live), "--port", "0")
     assert (ended.code, ended.out) == (code, "")
     assert [word for word in words if word not in " ".join(ended.err.split())] == []
+
+
+def test_without_the_extra_it_says_what_to_install(standing: Live) -> None:
+    program = """
+        import sys
+        sys.modules["starlette.applications"] = None
+        from upgrade_tools.cli.app import main
+        sys.exit(main())
+    """
+    command = [sys.executable, "-c", dedent(program), "serve", str(standing.home / standing.name)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == ExitCode.USAGE
+    assert "pip install 'statestore[serve]'" in " ".join(ended.stderr.replace("│", " ").split())
 
 
 def test_given_pointers_are_served_as_they_are(live: Live, tools: Tools) -> None:

@@ -28,7 +28,7 @@ from upgrade_tools.rows.entry_encoding import AS_FOUND, EntryEncoding
 from upgrade_tools.rows.selection import Selection
 from upgrade_tools.serve import answers, openapi
 from upgrade_tools.serve.asking import Asked
-from upgrade_tools.serve.content import WHOLE_BYTES, Document, entry_content
+from upgrade_tools.serve.content import CUT_BYTES, WHOLE_BYTES, Document, entry_content
 from upgrade_tools.serve.entries import PageBegin, Question, RefusedError, pairs_after, read_page
 from upgrade_tools.serve.following import Follower, ServedStage
 from upgrade_tools.serve.guard import Application, Guard
@@ -40,6 +40,8 @@ _LOG: Final = logging.getLogger(__name__)
 _NDJSON: Final = "application/x-ndjson"
 _STREAMED_AT_ONCE: Final = 500
 _HEARTBEAT_S: Final = 15.0
+_WHOLE_ENTRIES: Final = 10
+"""Of a key: windows and versions may be many, and values large."""
 _MOST_STREAMS: Final = 4
 _MOST_SUBSCRIBERS: Final = 64
 
@@ -164,8 +166,7 @@ class Service:
         shards = stage.state.parts_of_key(spec, key)
         shard = asked.number("shard")
         if shard is None and len(shards) > 1:
-            held = await self.follower.ask(_all_of_key, stage, spec, key, asked.encoding, 1)
-            shard = held["entries"][0]["shard"] if held["entries"] else None
+            shard = await self.follower.ask(_shard_with, stage, spec, key)
             if shard is None:
                 raise RefusedError(400, "say with shard in which one to look: keys do not tell it in this state")
         number = shards[0] if shard is None else self._shard_of(stage, shard)
@@ -329,8 +330,12 @@ def _all_of_key(stage: ServedStage, spec: StoreSpec, key: bytes, encoding: Entry
         if len(found) >= limit:
             is_more = True
             break
-        found.append(entry_content(shard, entry, encoding, WHOLE_BYTES if limit > 1 and len(found) < 10 else 512))
+        found.append(entry_content(shard, entry, encoding, WHOLE_BYTES if len(found) < _WHOLE_ENTRIES else CUT_BYTES))
     return {"store": spec.name, "entries": found, "more": is_more, **_at(stage)}
+
+
+def _shard_with(stage: ServedStage, spec: StoreSpec, key: bytes) -> int | None:
+    return next((shard for shard, _ in _entries_of_key(stage, spec, Question(Selection(key=key)))), None)
 
 
 def _entries_of_key(stage: ServedStage, spec: StoreSpec, question: Question) -> Iterator[tuple[int, StoredEntry]]:

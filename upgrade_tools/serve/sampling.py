@@ -27,6 +27,7 @@ _SAMPLED_PAIRS: Final = 10_000
 """Of a store, in all its shards."""
 _SAMPLED_BYTES: Final = 32 << 20
 """Of a shard, as values may be large."""
+_SAMPLE_AGE_S: Final = 15.0
 SAMPLE_S: Final = 1.5
 _PLACES: Final = 50
 _LARGEST: Final = 15
@@ -220,23 +221,27 @@ def told_sizes(stage: ServedStage, store: str, shards: int) -> dict[int, SizeFig
 
 
 class Samples:
-    """Samples of the stores at the batch that is served. Each question looks into more shards, until all are read."""
+    """Samples of the stores of what is served. Each question looks into more shards, until all are read.
+
+    Where all entries are read they are those of the batch that is served. A sample may be of some seconds ago: to open
+    shards anew for each batch would take more than the query itself.
+    """
 
     def __init__(self) -> None:
-        self._samples: dict[str, tuple[str, Sample]] = {}
+        self._samples: dict[str, tuple[str, float, Sample]] = {}
 
     def sample(self, stage: ServedStage, spec: StoreSpec, seconds: float = SAMPLE_S) -> Sample:
         """Return a store's figures, having looked for about so long; open shards come first."""
-        deadline = time.monotonic() + seconds
-        metadata = stage.state.metadata
-        shards = 1 if spec.name in metadata.global_stores else metadata.shards
-        known_at, sample = self._samples.get(spec.name, ("", Sample(spec, shards)))
-        if known_at != stage.at:
+        now = time.monotonic()
+        at, made, sample = self._samples.get(spec.name, ("", now, None))
+        if sample is None or (at != stage.at and (sample.is_counted or now - made > _SAMPLE_AGE_S)):
+            shards = 1 if spec.name in stage.state.metadata.global_stores else stage.state.metadata.shards
             sample = Sample(spec, shards, told=told_sizes(stage, spec.name, shards))
-            self._samples[spec.name] = stage.at, sample
+            self._samples[spec.name] = stage.at, now, sample
         is_open = {*stage.open_shards}
-        for shard in sorted({*range(shards)} - {*sample.entries}, key=lambda shard: (shard not in is_open, shard)):
-            if sample.entries and time.monotonic() > deadline:
+        left = {*range(sample.shards)} - {*sample.entries}
+        for shard in sorted(left, key=lambda shard: (shard not in is_open, shard)):
+            if sample.entries and time.monotonic() > now + seconds:
                 break
-            sample.read(shard, stage.shard(shard)[spec.name], max(1, _SAMPLED_PAIRS // shards))
+            sample.read(shard, stage.shard(shard)[spec.name], max(1, _SAMPLED_PAIRS // sample.shards))
         return sample

@@ -8,10 +8,15 @@ import { about, bytes, count, several, time, visible } from "../text.js";
 
 const SHOWN_SHARDS = 20;
 
+let listed = null; // of the last look: shown until files are listed again
+
 export async function show(signal) {
   const found = await ask("overview", {}, signal);
-  const files = el("section", {}, el("h2", {}, "Files"), el("p", { class: "quiet" }, "Listing …"));
-  ask("files", {}, signal).then((listed) => files.replaceChildren(...filesOf(listed).filter(Boolean)), (problem) => {
+  const files = el("section", {}, listed ? filesOf(listed) : [el("h2", {}, "Files"), el("p", { class: "quiet" }, "Listing …")]);
+  ask("files", {}, signal).then((answer) => {
+    listed = answer;
+    files.replaceChildren(...filesOf(listed).filter(Boolean));
+  }, (problem) => {
     if (problem.name !== "AbortError") files.replaceChildren(el("h2", {}, "Files"), el("p", { class: "problem" }, problem.message));
   });
   return {
