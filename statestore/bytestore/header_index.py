@@ -169,10 +169,10 @@ class HeaderIndex(Protocol):
 
 
 def header_index(store: ByteStore) -> HeaderIndex | None:
-    """Return what finds the entries of `store` by their headers; None without an index, or over writes not in it."""
+    """Return what finds the entries of `store` by their headers; None without an index, or if it misses writes."""
     below: object = store
     while not isinstance(below, HeaderIndex):
-        below = None if isinstance(below, WriteSet) else getattr(below, "inner", None)
+        below = None if isinstance(below, WriteSet) and below.is_changed else getattr(below, "inner", None)
         if below is None:
             return None
     return below

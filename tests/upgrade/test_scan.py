@@ -14,10 +14,13 @@ from rich.console import Console
 from statestore import Headers, Serdes, ValueTimestampHeaders
 from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
+from tests.support.golden.indexed import TOTALS as HEADED
+from tests.support.golden.indexed import WINDOWS
 from tests.support.golden.kafka_streams import FIXTURES, load_fixture
 from tests.support.recovery.rescaling import States
 from tests.support.recovery.shards import TOTALS, Shard, stored
 from tests.support.tools.runs import Tools, document_in, everything_below, kind_options
+from tests.support.view.written_state import WrittenState
 from upgrade_tools.rows.entry_encoding import bytes_in, in_document, shown
 
 Entry = dict[str, Any]
@@ -204,6 +207,38 @@ def test_headers_that_nobody_looks_at_are_not_parsed(copy: Path, tools: Tools) -
     assert parse_count() == before + 1, "those without the bytes of key and value can't have it"
     tools("scan", copy)
     assert parse_count() > before + 1
+
+
+def test_a_scan_by_an_indexed_header_reads_what_matches_alone(
+    tmp_path: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All else is as with another header of the same values, which is not indexed."""
+    state = WrittenState(tmp_path, *(builder.with_header_index("indexed") for builder in (HEADED, WINDOWS)), shards=1)
+
+    def put(shard: int, stores: Any) -> None:
+        for number in range(20):
+            value = b"%d" % (number % 4)
+            held = ValueTimestampHeaders("v", 5, Headers([("indexed", value), ("other", value)]))
+            stores["totals"].put(f"{number}", held)
+            stores["windows"].put(f"{number}", held, number * 10)
+
+    state.batch(put)
+    read: list[int] = []
+    monkeypatch.setattr(
+        "upgrade_tools.rows.selection._counted", lambda pairs, _: (read.append(1) or pair for pair in pairs)
+    )
+    location = tmp_path / "state"
+    for store in ("totals", "windows"):
+        for more in ([], ["--prefix", "1"], ["--header", "other"], ["--key", "18"], ["--limit", "3"]):
+            found = []
+            for name in ("other", "indexed"):
+                read.clear()
+                asked = ["--store", store, "--header", f"{name}=2", *more]
+                found.append((tools("scan", "--json", *asked, location).document["entries"], len(read)))
+            (without, all_read), (through_index, few_read) = found
+            assert through_index == without != []
+            assert few_read <= 10
+            assert few_read < all_read or "--key" in more
 
 
 def test_every_store_of_a_location_scans_as_it_reads(rated_states: States, tools: Tools) -> None:

@@ -243,8 +243,9 @@ def spec_as(found: FoundStore, kind: StoreType, options: StateOptions, path: str
         raise UnknownKindError(
             path, problem=f"how large the windows of {found.name!r} are", remedy="give their size with --window-size-ms"
         )
+    indexed = () if found.recorded is None else found.recorded.indexed_headers
     if not store_kind.is_segmented:
-        return StoreSpec(found.name, store_kind, store_format)
+        return StoreSpec(found.name, store_kind, store_format, indexed_headers=indexed)
     return StoreSpec(
         found.name,
         store_kind,
@@ -253,6 +254,7 @@ def spec_as(found: FoundStore, kind: StoreType, options: StateOptions, path: str
         _first(interval_ms, READING_INTERVAL_MS),
         window_size_ms if store_kind.has_windows else None,
         kind.retain_duplicates,
+        indexed,
     )
 
 

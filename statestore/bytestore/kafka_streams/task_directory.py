@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -226,6 +226,7 @@ class TaskDirectory:
         position: Position = {}
         for (topic, partition), offset in read_offsets(position_file(self._path, spec.name), spec.name).items():
             position.setdefault(topic, {})[partition] = offset
+        spec = replace(spec, indexed_headers=())  # Kafka Streams has no indexes
         opened = TaskStore(self._path, spec, changelog, checkpointed, position, compacting=self._compacting)
         self._stores[spec.name] = opened
         if checkpointed is not None:

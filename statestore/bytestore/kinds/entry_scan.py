@@ -51,11 +51,17 @@ def bounded_pairs(
     layout: KindLayout, store: ByteStore, bounds: EntryBounds, segment_end: SegmentEnd = SegmentEnd.INTERVAL
 ) -> Iterator[Pair]:
     """Yield the pairs that may hold entries within `bounds`, in the store's order; of a segment as keys are listed."""
+    for segment in segment_prefixes(layout, store, bounds, segment_end):
+        yield from _pairs_of(layout, store, segment, bounds)
+
+
+def segment_prefixes(
+    layout: KindLayout, store: ByteStore, bounds: EntryBounds, segment_end: SegmentEnd = SegmentEnd.INTERVAL
+) -> list[bytes]:
+    """Return what keys begin with in each segment that may hold entries within `bounds`, in order; of none, b""."""
     if not layout.spec.kind.is_segmented:
-        yield from _pairs_of(layout, store, b"", bounds)
-        return
-    for segment_id in _segment_ids(layout, store, bounds, segment_end):
-        yield from _pairs_of(layout, store, segment_prefix(segment_id), bounds)
+        return [b""]
+    return list(map(segment_prefix, _segment_ids(layout, store, bounds, segment_end)))
 
 
 def _pairs_of(layout: KindLayout, store: ByteStore, segment: bytes, bounds: EntryBounds) -> Iterable[Pair]:
