@@ -7,12 +7,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-
-from tests.support.serve.live import Live, counting
-
-pytest.importorskip("starlette")
 from starlette.testclient import TestClient
 
+from tests.support.serve.live import Live, counting
 from upgrade_tools.rows.entry_encoding import EntryEncoding
 from upgrade_tools.serve.app import Service, application
 from upgrade_tools.serve.following import Follower

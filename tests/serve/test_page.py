@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -235,8 +236,9 @@ def test_with_a_token_the_page_asks_for_it(browser: Any, standing: Live) -> None
         assert tab.problems == []
 
 
-def test_what_has_no_answer_is_said(browser: Any, standing: Live) -> None:
-    with served(standing.home / standing.name) as (address, process):
+def test_what_has_no_answer_is_said(browser: Any, standing: Live, tmp_path: Path) -> None:
+    # A process that is killed leaves its copies.
+    with served(standing.home / standing.name, "--work-dir", str(tmp_path)) as (address, process):
         tab = Tab(browser)
         tab.show(f"{address}#/stores/none")
         assert "there is no store 'none'" in tab.page.get_by_role("alert").inner_text()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 _PATIENCE_S = 30.0
 
@@ -40,11 +41,10 @@ def served(place: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[s
 @contextmanager
 def chromium() -> Iterator[Any]:
     """Debian's Chromium, without a window; skips where it is not installed."""
-    sync_api = pytest.importorskip("playwright.sync_api")
     found = shutil.which("chromium")
     if found is None:
         pytest.skip("chromium is not installed: make chromium")
-    with sync_api.sync_playwright() as playwright:
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         try:
             yield browser
