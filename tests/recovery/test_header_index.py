@@ -14,7 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore import AggregationWithHeaders, Headers, Serdes, StoreBuilder, Stores, Topology, ValueTimestampHeaders
+from statestore import (
+    AggregationWithHeaders,
+    Headers,
+    Serdes,
+    StoreBuilder,
+    Stores,
+    Topology,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+)
 from statestore.bytestore import header_index
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.header_index import IndexedByteStore
@@ -299,3 +308,24 @@ def test_lookups_agree_with_scans_in_random_programs(kind: str, monkeypatch: pyt
             Batch([], 0, fails=False)(shard)
 
     run()
+
+
+def test_a_store_gets_headers_and_their_index_at_once(tmp_path: Path) -> None:
+    timed = Stores.timestamped_key_value_store_builder(
+        Stores.persistent_timestamped_key_value_store("totals"), STRING, STRING
+    )
+    shard = Shard(tmp_path, KINDS["key-value"]._replace(builder=timed), [])
+    with shard.batch() as (store, _):
+        store.put_all((key, ValueAndTimestamp("old", 5)) for key in KEYS)
+    with shard.batch():
+        pass  # the copy has them in the older format now
+    shard.kind = KINDS["key-value"]
+    shard.index(["t"])
+    for batch, moved in enumerate(("a", "b", "c")):
+        with shard.batch() as (store, opened):
+            assert store.upgrade_progress().is_finished is (batch == 2)
+            store.put(moved, held(Headers([("t", b"1")])))
+            assert [key for key, _ in store.by_header("t", "1")] == ["a", "b", "c"][: batch + 1]
+            shard.check(store)
+            if batch == 1:
+                opened.finish_upgrades(60_000)
