@@ -15,6 +15,10 @@ from orders import kafka_row, write_rows
 from statestore import Serdes, Topology
 from statestore.dsl import Materialized, StreamsBuilder
 from statestore.errors import RecoveryError, TopologyError
+from statestore.errors.new_state import StatePointersError
+from statestore.recovery.heads.head import newest_heads
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.metadata.state_metadata import states_at
 from statestore.spark import batch_figures, read_store, stateful
 from statestore.spark.checkpoints.checkpoint import recorded_pointers
 from statestore.testing import TestRecord, TopologyTestDriver
@@ -204,11 +208,10 @@ def test_shards_count_each_word_once(spark: SparkSession, tmp_path: Path) -> Non
     committed = recorded_pointers(spark, str(tmp_path / "checkpoint"))
     heads = [wait_for_head(query.state / stage, len(BATCHES) - 1) for stage in sorted(filter(None, called))]
     assert sorted(pointer.to_json() for head in heads for pointer in head.pointers) == sorted(committed)
-    by_heads = [
-        state for state in states_at_each_stage(str(query.state), CommittedGroup()) if isinstance(state, LocationState)
-    ]
-    assert [state.head for state in by_heads] == heads
-    assert sorted(pointer.to_json() for state in by_heads for pointer in state.pointers) == sorted(committed)
+    states = [(location, metadata.state_id) for location, metadata in states_at(DurableLocation(query.state))]
+    assert newest_heads(states) == heads
+    with pytest.raises(StatePointersError, match="a head may be behind"):
+        states_at_each_stage(str(query.state), CommittedGroup())
     with pytest.raises(
         RecoveryError, match=r"no store was named.*\(stage-0: known-.*; stage-1: counts, known-.*; stage-2: "
     ):

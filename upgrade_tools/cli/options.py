@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,6 @@ from statestore.errors.new_state import StatePointersError
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.headers.expiry_header import EXPIRY_HEADER
 from statestore.recovery.commit.pointer import CommitPointer, parse_pointers
-from statestore.recovery.heads.head import newest_heads
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.schemes import problem_of_checkpoint
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, states_at
@@ -234,28 +233,32 @@ def state_at(path: str, committed: CommittedGroup, *groups: OptionGroup, **chose
         chosen.update(group.chosen())
     check_state_at(path, committed, **chosen)
     state = open_state(path, StateOptions(pointers=committed.read(path), **chosen))
-    _go_by_heads([state])
+    if isinstance(state, LocationState) and not state.knows_pointers:
+        state.read_head()
+        if state.head is not None:
+            say(errors(), f"{state.path}: as of {state.head.describe()}")
     return state
 
 
-def _go_by_heads(states: Iterable[State]) -> None:
-    """Have states of which nothing else says what is committed go by heads of one batch, if there are such."""
-    unknown = [state for state in states if isinstance(state, LocationState) and not state.knows_pointers]
-    heads = newest_heads([(state.location, state.metadata.state_id) for state in unknown]) if unknown else None
-    for state, head in zip(unknown, heads or (), strict=False):
-        state.go_by(head)
-        say(errors(), f"{state.path}: as of {head.describe()}")
-
-
 def states_at_each_stage(path: str, committed: CommittedGroup, *groups: OptionGroup, **chosen: Any) -> list[State]:
-    """Return the states of a query's stages at a path or URI, or the one that is there; else as `state_at`."""
+    """Return the states of a query's stages at a path or URI, or the one that is there; else as `state_at`.
+
+    They are written elsewhere, beside the checkpoint's offsets: a head, which may be a batch behind these, won't do.
+    """
     for group in groups:
         chosen.update(group.chosen())
     if committed.needs_spark:
         _refuse_missing(path, str(committed.checkpoint))
         open_states(path, StateOptions(**chosen))
     states = open_states(path, StateOptions(pointers=committed.read(path), **chosen))
-    _go_by_heads(states)
+    for state in states:
+        if isinstance(state, LocationState) and not state.knows_pointers:
+            raise StatePointersError(
+                state.path,
+                problem="the query's checkpoint records what is committed, and a head may be behind its offsets. Name "
+                "it with --checkpoint, or give what `python -m statestore.spark pointers CHECKPOINT` prints with "
+                "--pointers",
+            )
     return states
 
 

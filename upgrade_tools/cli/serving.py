@@ -12,7 +12,7 @@ from rich.live import Live
 
 from statestore.errors import StateStoreError
 from statestore.errors.new_state import StatePointersError
-from statestore.recovery.heads.head import Head, newest_head
+from statestore.recovery.heads.head import Head, newest_heads
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, states_at
 from upgrade_tools.cli import options as o
@@ -143,15 +143,14 @@ def top(location: _Location, *, poll_seconds: _PollSeconds = 1.0) -> int:
 
 
 def _heads(location: str) -> list[Head]:
-    """Return the newest head of each stage.
+    """Return the newest heads that a query's stages have of one batch.
 
     Raises UnknownLayoutError if there is no state, StatePointersError if it has no head; RecoveryError, LocationError.
     """
     states = states_at(DurableLocation(location))
     if not states:
         raise UnknownLayoutError(location, found=f"no {METADATA_NAME}")
-    heads = [newest_head(place, metadata.state_id) for place, metadata in states]
-    found = [head for head in heads if head is not None]
-    if len(found) < len(heads):
+    found = newest_heads([(place, metadata.state_id) for place, metadata in states])
+    if found is None:
         raise StatePointersError(location, problem="there is no head yet: the query publishes one after each batch")
     return found
