@@ -37,6 +37,7 @@ from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.stores.iterator import Windowed
 from tests.conformance.stacks import SCRATCH
+from tests.support.recovery.rescaling import Idle, States
 from tests.support.recovery.shards import wait_for_uploads
 
 STRING = Serdes.string()
@@ -329,3 +330,16 @@ def test_a_store_gets_headers_and_their_index_at_once(tmp_path: Path) -> None:
             shard.check(store)
             if batch == 1:
                 opened.finish_upgrades(60_000)
+
+
+def test_a_rescaled_state_has_its_index(tmp_path: Path) -> None:
+    topology = Topology().add_source("in", key_serde=STRING, value_serde=STRING).add_processor("idle", Idle, ["in"])
+    topology.add_state_store(KEY_VALUE.with_header_index("t"), "idle")
+    one = States(tmp_path, topology, 1)
+    one.run(0, lambda stores: stores["totals"].put_all((key, held(Headers([("t", b"1")]))) for key in KEYS))
+    one.rescaled(2, trust_keys=True)
+    two = one.opened()
+    found: list[str] = []
+    for shard in range(2):
+        two.run(shard, lambda stores: found.extend(key for key, _ in stores["totals"].by_header("t", "1")))
+    assert sorted(found) == KEYS
