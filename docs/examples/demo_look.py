@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from pyspark import cloudpickle
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import orders as orders_module
+from demo_session import demo_session
 from orders import KAFKA_ROWS, running_total_topology, seeded_orders, write_orders
 from statestore.spark import stateful
 
@@ -58,15 +58,7 @@ def feed(directory: Path, ended: threading.Event) -> None:
 def start_query(home: Path) -> StreamingQuery:
     """Return the query, which totals the orders of each customer."""
     (home / "input").mkdir(exist_ok=True)
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .appName("statestore demo")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = demo_session("statestore demo")
     records = spark.readStream.schema(KAFKA_ROWS).option("maxFilesPerTrigger", 1).parquet(str(home / "input"))
     totals = stateful(
         records,

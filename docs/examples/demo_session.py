@@ -1,21 +1,21 @@
-"""The Spark session of demos that read and write Kafka."""
+"""The Spark session of demos."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from statestore.testing.jars import connector_jars
 
-
-def demo_session(name: str, cores: int, settings: Mapping[str, str]) -> SparkSession:
+def demo_session(
+    name: str, settings: Mapping[str, str] | None = None, *, cores: int = 2, jars: Iterable[Path] = ()
+) -> SparkSession:
     """Return a session on this machine that prints errors only."""
     spark = (
         SparkSession.builder.master(f"local[{cores}]")
         .appName(name)
-        .config(map=dict(settings))
-        .config("spark.jars", ",".join(str(jar) for jar in connector_jars()))
+        .config(map={"spark.jars": ",".join(map(str, jars)), **(settings or {})})
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")

@@ -23,6 +23,7 @@ from orders import PARTITIONS, TOPIC, Order, running_total_topology, seeded_orde
 from show import check_store, show_store, show_totals
 from statestore import Serdes
 from statestore.spark import read_store, recommended_settings, stateful
+from statestore.testing.jars import connector_jars
 from statestore.testing.kafka_broker import KafkaBroker
 
 ORDERS = 200
@@ -45,7 +46,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="statestore-demo-") as directory, KafkaBroker() as broker:
         broker.create_topic(TOPIC, PARTITIONS)
         broker.create_topic("totals", PARTITIONS)
-        spark = demo_session("statestore Kafka demo", CORES, SETTINGS.session.as_options())
+        spark = demo_session("statestore Kafka demo", SETTINGS.session.as_options(), cores=CORES, jars=connector_jars())
         right = run(spark, broker.bootstrap_servers, Path(directory))
         spark.stop()
     print(f"\nDone in {time.monotonic() - started:.0f} s.")

@@ -37,6 +37,7 @@ from statestore.middleware.size.slicing import Slicing
 from statestore.processor.chain_client import ChainClient
 from statestore.spark import read_store, recommended_settings, stateful
 from statestore.spark.kafka_sink import KafkaCluster
+from statestore.testing.jars import connector_jars
 from statestore.testing.kafka_broker import KafkaBroker
 
 PARTITIONS = 2
@@ -282,7 +283,9 @@ def main() -> int:
     cloudpickle.register_pickle_by_value(middleware_company)
     print("== Starting Kafka and Spark.", flush=True)
     with tempfile.TemporaryDirectory(prefix="statestore-demo-") as directory, KafkaBroker() as broker:
-        spark = demo_session("statestore middleware demo", CORES, SETTINGS.session.as_options())
+        spark = demo_session(
+            "statestore middleware demo", SETTINGS.session.as_options(), cores=CORES, jars=connector_jars()
+        )
         outcome = run(spark, broker, Path(directory))
         spark.stop()
     found = checks(outcome)

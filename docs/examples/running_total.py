@@ -15,6 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 import orders as orders_module
+from demo_session import demo_session
 from orders import Order, running_total_topology, seeded_orders, write_orders
 from show import check_store, show_store, show_totals
 from statestore.spark import read_store, stateful
@@ -33,15 +34,7 @@ def main() -> int:
     cloudpickle.register_pickle_by_value(orders_module)
     with tempfile.TemporaryDirectory(prefix="statestore-demo-") as directory:
         home = Path(directory)
-        spark = (
-            SparkSession.builder.master("local[2]")
-            .appName("statestore demo")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.session.timeZone", "UTC")
-            .getOrCreate()
-        )
-        spark.sparkContext.setLogLevel("ERROR")
+        spark = demo_session("statestore demo")
         right = run(spark, home)
         spark.stop()
     print(f"\nDone in {time.monotonic() - started:.0f} s.")

@@ -16,20 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore import RecordColumns
+from statestore.connect import DropHeaders, Filter, HasHeaderKey, InsertHeader, RecordIsTombstone, TopicNameMatches
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import Schema, SchemaAndValue, Type
 from statestore.connect.transforms.chain import ColumnChain, TransformChain
 from statestore.connect.transforms.field_moves import HeaderFromValue, HeaderToValue
-from statestore.connect.transforms.header_steps import (
-    DropHeaders,
-    Filter,
-    HasHeaderKey,
-    InsertHeader,
-    RecordIsTombstone,
-    TopicNameMatches,
-)
 from statestore.connect.transforms.transformation import Step, Transformation
 from statestore.connect.transforms.typed_columns import schema_of, type_of_schema
 from statestore.errors import DataException

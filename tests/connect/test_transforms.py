@@ -6,19 +6,12 @@ from typing import Any
 
 import pytest
 
+from statestore.connect import DropHeaders, Filter, HasHeaderKey, InsertHeader, RecordIsTombstone, TopicNameMatches
 from statestore.connect.headers import ConnectHeaders
 from statestore.connect.records import ConnectRecord
 from statestore.connect.scalars import Int32
 from statestore.connect.schema import Schema, Struct
 from statestore.connect.transforms.field_moves import HeaderFromKey, HeaderFromValue
-from statestore.connect.transforms.header_steps import (
-    DropHeaders,
-    Filter,
-    HasHeaderKey,
-    InsertHeader,
-    RecordIsTombstone,
-    TopicNameMatches,
-)
 from statestore.errors import ConfigException, DataException
 from statestore.errors.data import NullValueException
 

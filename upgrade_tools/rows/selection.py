@@ -173,16 +173,24 @@ def _entries(store: OpenStore, selection: Selection, on_entries: OnEntries) -> I
 
 def _indexed_pairs(store: OpenStore, selection: Selection, bounds: EntryBounds) -> Iterator[Pair] | None:
     """Return the pairs that may match, found by the index of a header; None if there is none, or keys are asked for."""
-    index = None if selection.key is not None else header_index(store.bytes)
+    find = None if selection.key is not None else header_finder(store.bytes, selection)
+    if find is None:
+        return None
+    segments = segment_prefixes(layout_of(store.spec), store.bytes, bounds, store.segment_end)
+    return pairs_of(store.bytes, chain.from_iterable(map(find, segments)))
+
+
+def header_finder(store: ByteStore, selection: Selection) -> Callable[[bytes], Iterator[bytes]] | None:
+    """Return what finds a segment's keys by one of the headers that are asked for; None without an index of it."""
+    index = header_index(store)
     for condition in selection.headers:
         if index is not None and condition.value is not None and condition.key in index.header_keys.names:
-            segments = segment_prefixes(layout_of(store.spec), store.bytes, bounds, store.segment_end)
-            find = partial(index.keys_with_header, condition.key, condition.value)
-            return _values(store.bytes, chain.from_iterable(map(find, segments)))
+            return partial(index.keys_with_header, condition.key, condition.value)
     return None
 
 
-def _values(store: ByteStore, keys: Iterator[bytes]) -> Iterator[Pair]:
+def pairs_of(store: ByteStore, keys: Iterator[bytes]) -> Iterator[Pair]:
+    """Yield these keys with their values, but those that have none."""
     while at_once := list(islice(keys, _FOUND_AT_ONCE)):
         for key, stored in zip(at_once, store.get_many(at_once), strict=True):
             if stored is not None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice
 from typing import Any, Final
 
-from statestore.bytestore.header_index import header_index
 from statestore.bytestore.kinds.entry_scan import StoredEntry
 from statestore.bytestore.kinds.kind_layout import KindLayout, layout_of
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
@@ -21,7 +18,7 @@ from statestore.format.values.stored_value import split_stored
 from statestore.recovery.location.durable_json import digest
 from statestore.recovery.restore.restore import CommittedStore
 from upgrade_tools.rows.entry_encoding import AS_FOUND, EntryEncoding
-from upgrade_tools.rows.selection import Selection
+from upgrade_tools.rows.selection import Selection, header_finder, pairs_of
 from upgrade_tools.serve.content import Document, entry_content
 from upgrade_tools.serve.following import ServedStage
 
@@ -146,7 +143,9 @@ def _read_shard(
 
 def pairs_after(layout: KindLayout, store: ByteStore, question: Question, after: bytes | None) -> Iterator[Pair]:
     """Yield the pairs that may be asked for, in the store's order, behind the physical key `after`."""
-    key, indexed = question.selection.key, _indexed(layout, store, question.selection)
+    key = question.selection.key
+    # Of a versioned store only the latest versions are indexed.
+    indexed = None if layout.keeps_versions else header_finder(store, question.selection)
     for segment in _segments(layout, store, question.selection):
         if after is not None and segment < after[: len(segment)]:
             continue
@@ -155,7 +154,7 @@ def pairs_after(layout: KindLayout, store: ByteStore, question: Question, after:
             continue
         if indexed is not None:
             found = indexed(segment)
-            yield from _values(store, (each for each in found if after is None or each > after))
+            yield from pairs_of(store, (each for each in found if after is None or each > after))
             continue
         begin = max(segment + (question.first_key or b""), segment + (question.selection.prefix or b""))
         if after is not None:
@@ -166,27 +165,6 @@ def pairs_after(layout: KindLayout, store: ByteStore, question: Question, after:
             if not pair[0].startswith(prefix):
                 break
             yield pair
-
-
-def _indexed(layout: KindLayout, store: ByteStore, selection: Selection) -> Callable[[bytes], Iterator[bytes]] | None:
-    """Return what finds a segment's keys by one of the headers that are asked for; None without an index of it.
-
-    Of a versioned store only the latest versions are indexed.
-    """
-    index = None if layout.keeps_versions else header_index(store)
-    if index is None:
-        return None
-    for condition in selection.headers:
-        if condition.value is not None and condition.key in index.header_keys.names:
-            return partial(index.keys_with_header, condition.key, condition.value)
-    return None
-
-
-def _values(store: ByteStore, keys: Iterator[bytes]) -> Iterator[Pair]:
-    while at_once := list(islice(keys, _LOOK_EVERY)):
-        for key, stored in zip(at_once, store.get_many(at_once), strict=True):
-            if stored is not None:
-                yield key, stored
 
 
 def _segments(layout: KindLayout, store: ByteStore, selection: Selection) -> list[bytes]:

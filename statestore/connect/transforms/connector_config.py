@@ -19,32 +19,25 @@ from statestore.connect.config import (
 )
 from statestore.connect.converters.base import MODE
 from statestore.connect.properties_text import config_of, read_properties
+from statestore.connect.transforms import header_steps as steps
 from statestore.connect.transforms.field_moves import HeaderFromKey, HeaderFromValue, HeaderToKey, HeaderToValue
-from statestore.connect.transforms.header_steps import (
-    DropHeaders,
-    Filter,
-    HasHeaderKey,
-    InsertHeader,
-    RecordIsTombstone,
-    TopicNameMatches,
-)
 from statestore.connect.transforms.transformation import Configured, Predicate, Step, Transformation
 from statestore.errors import ConfigException, ConnectException
 
 _PACKAGE: Final = "org.apache.kafka.connect.transforms"
 TRANSFORMATIONS: Final[dict[str, type[Transformation]]] = {
-    f"{_PACKAGE}.DropHeaders": DropHeaders,
-    f"{_PACKAGE}.Filter": Filter,
+    f"{_PACKAGE}.DropHeaders": steps.DropHeaders,
+    f"{_PACKAGE}.Filter": steps.Filter,
     f"{_PACKAGE}.HeaderFrom$Key": HeaderFromKey,
     f"{_PACKAGE}.HeaderFrom$Value": HeaderFromValue,
     f"{_PACKAGE}.HeaderTo$Key": HeaderToKey,
     f"{_PACKAGE}.HeaderTo$Value": HeaderToValue,
-    f"{_PACKAGE}.InsertHeader": InsertHeader,
+    f"{_PACKAGE}.InsertHeader": steps.InsertHeader,
 }
 PREDICATES: Final[dict[str, type[Predicate]]] = {
-    f"{_PACKAGE}.predicates.HasHeaderKey": HasHeaderKey,
-    f"{_PACKAGE}.predicates.RecordIsTombstone": RecordIsTombstone,
-    f"{_PACKAGE}.predicates.TopicNameMatches": TopicNameMatches,
+    f"{_PACKAGE}.predicates.HasHeaderKey": steps.HasHeaderKey,
+    f"{_PACKAGE}.predicates.RecordIsTombstone": steps.RecordIsTombstone,
+    f"{_PACKAGE}.predicates.TopicNameMatches": steps.TopicNameMatches,
 }
 
 _OTHERS: Final = (
