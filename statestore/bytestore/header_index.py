@@ -20,8 +20,9 @@ import logging
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from hashlib import blake2b
-from itertools import chain, takewhile
+from itertools import chain, islice, takewhile
 from typing import Final, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -30,7 +31,8 @@ import pyarrow.compute as pc
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.engines.scans import pairs_with_prefix, prefix_end
-from statestore.bytestore.kinds.kind_layout import LAYOUTS
+from statestore.bytestore.kinds.entry_scan import EntryBounds, SegmentEnd, bounded_pairs, segment_prefixes
+from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, SEGMENT_ID_SIZE, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec, index_family
 from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
@@ -50,6 +52,7 @@ _STATE_KEY: Final = b"\x80"
 _COUNT: Final = struct.Struct(">q")
 _MOST_VALUE_BYTES: Final = 64  # a trace id or a W3C traceparent is shorter
 _INDEXED_AT_ONCE: Final = 500  # entries: a slice of some milliseconds
+_READ_AT_ONCE: Final = 64  # entries that were found, with one call
 _FEW: Final = 32  # entries: of fewer, headers are read one by one faster than in columns
 _END: Final = 2**31 - 1
 """Of any row: without an end, Arrow's binary_slice fails or reads beyond the rows (pyarrow 26)."""
@@ -176,6 +179,44 @@ def header_index(store: ByteStore) -> HeaderIndex | None:
         if below is None:
             return None
     return below
+
+
+def key_finder(
+    store: ByteStore, headers: Iterable[tuple[str, bytes | None]]
+) -> Callable[[bytes], Iterator[bytes]] | None:
+    """Return what yields, of a segment, the keys that may have one of these headers; None without an index of any."""
+    index = header_index(store)
+    for name, value in headers:
+        if index is not None and value is not None and name in index.header_keys.names:
+            return partial(index.keys_with_header, name, value)
+    return None
+
+
+def pairs_of(store: ByteStore, keys: Iterator[bytes]) -> Iterator[Pair]:
+    """Yield these keys with their values, but those that have none."""
+    while at_once := list(islice(keys, _READ_AT_ONCE)):
+        for key, stored in zip(at_once, store.get_many(at_once), strict=True):
+            if stored is not None:
+                yield key, stored
+
+
+def found_pairs(
+    layout: KindLayout,
+    store: ByteStore,
+    bounds: EntryBounds,
+    headers: Iterable[tuple[str, bytes | None]],
+    segment_end: SegmentEnd = SegmentEnd.INTERVAL,
+) -> Iterator[Pair]:
+    """Yield the pairs that may hold entries within `bounds` with these headers, in the store's order.
+
+    There may be others among them. An index is used if there is one, and keys are not listed; of versions it has only
+    the latest.
+    """
+    find = None if layout.keeps_versions or bounds.keys is not None else key_finder(store, headers)
+    if find is None:
+        return bounded_pairs(layout, store, bounds, segment_end)
+    segments = segment_prefixes(layout, store, bounds, segment_end)
+    return pairs_of(store, chain.from_iterable(map(find, segments)))
 
 
 class IndexedByteStore:

@@ -48,6 +48,10 @@ from tests.support.spark.store_rows import options_of
             {"path": "x", "readChangeFeed": "true", "changeStartBatchId": "2", "checkpoint": "c", "liveAtMs": "5"},
             "'liveAtMs'.*no meaning for a change feed",
         ),
+        (
+            {"path": "x", "readChangeFeed": "true", "changeStartBatchId": "2", "checkpoint": "c", "header": "h=x"},
+            "'header'.*no meaning for a change feed",
+        ),
         ({"path": "x", "readChangeFeed": "true", "changeStartBatchId": "1", "pointers": "p"}, "committed_options"),
         ({"path": "x", "pointers": "p", "pointersBefore": "p"}, "'pointersBefore'.*change feed"),
         ({"path": "x", "checkpoint": "c", "allPointers": "true"}, "'allPointers'.*needs the option 'pointers'"),

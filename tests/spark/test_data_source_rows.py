@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 
 from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.bytestore.protocol import ByteStore
+from statestore.errors import DataSourceOptionError
 from statestore.recovery.commit.pointer import initial_pointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
@@ -98,22 +99,25 @@ def filters_on(column: str, rng: random.Random, rows: list[Row]) -> list[Filter]
 
 
 @contextmanager
-def opened(location: Path) -> Iterator[list[tuple[StoreSpec, ByteStore]]]:
-    """Hand out the store in each shard of a state that no query has started on."""
+def opened(location: Path, *indexed: str) -> Iterator[list[tuple[StoreSpec, ByteStore]]]:
+    """Hand out the store in each shard of a state that no query has started on, with an index of these headers."""
     durable = DurableLocation(location)
     metadata = read_metadata(durable)
     assert metadata is not None
     with ExitStack() as closing:
         directory = closing.enter_context(TemporaryDirectory())
-        state = ShardedState(metadata.state_id, durable, metadata.stores, LocalDirectory(directory))
+        spec = replace(metadata.stores[0], indexed_headers=indexed)
+        state = ShardedState(metadata.state_id, durable, (spec,), LocalDirectory(directory))
         pointers = [initial_pointer(durable, metadata.state_id, shard) for shard in range(metadata.shards)]
         batches = [closing.enter_context(state.open(pointer)) for pointer in pointers]
-        yield [(metadata.stores[0], batch.stores["store"].bytes) for batch in batches]
+        yield [(spec, batch.stores["store"].bytes) for batch in batches]
 
 
-def selected(stores: list[tuple[StoreSpec, ByteStore]], filters: Sequence[Filter]) -> list[Row]:
+def selected(
+    stores: list[tuple[StoreSpec, ByteStore]], filters: Sequence[Filter], header: tuple[str, bytes] | None = None
+) -> list[Row]:
     conditions = [condition_of(each) for each in filters]
-    selection = RowFilter(tuple(condition for condition in conditions if condition is not None))
+    selection = RowFilter(tuple(condition for condition in conditions if condition is not None), header)
     assert len(selection.conditions) == len(filters)
     return [
         row
@@ -135,6 +139,25 @@ def test_filters_select_exactly_what_sql_selects(kind: StoreType, states: dict[S
             expected = [row for row in rows if all(holds(each, row) is True for each in filters)]
             assert comparable(selected(stores, filters)) == comparable(expected), filters
     assert comparable(rows) == comparable(seeded_rows(kind))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in StoreType if kind.store_format.has_headers])
+def test_a_header_selects_rows_by_an_index_or_without(kind: StoreType, states: dict[StoreType, Path]) -> None:
+    all_rows, _ = read(states[kind])
+    first = EqualTo(("key",), all_rows[0]["key"])
+    for given, value in (("h=x", b"x"), ("h=0x", b""), ("h=text:y", b"y"), ("none=x", None)):
+        expected = [row for row in all_rows if {"key": "h", "value": value} in row["headers"] and value is not None]
+        assert comparable(read(states[kind], header=given)[0]) == comparable(expected)
+        of_first = [row for row in expected if holds(first, row)]
+        assert comparable(read(states[kind], [first], header=given)[0]) == comparable(of_first)
+        for indexed in ((), ("h",)):
+            with opened(states[kind], *indexed) as stores:
+                found = selected(stores, [], (given.partition("=")[0], b"x" if value is None else value))
+            assert comparable(found) == comparable(expected)
+    with pytest.raises(DataSourceOptionError, match=r"'header'.*must be KEY=VALUE"):
+        read(states[kind], header="h")
+    with pytest.raises(DataSourceOptionError, match="'store', which has no headers"):
+        read(states[StoreType.KV], header="h=x")
 
 
 def test_filters_reach_the_shards(states: dict[StoreType, Path]) -> None:

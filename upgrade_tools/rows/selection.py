@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from statestore.bytestore.header_index import header_index
+from statestore.bytestore.header_index import found_pairs
 from statestore.bytestore.kinds.entry_scan import (
     ALL_TIMES,
     EntryBounds,
     StoredEntry,
-    bounded_pairs,
-    segment_prefixes,
 )
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, Times, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.versioned_rows import Interval, intervals_by_key, intervals_of_key
-from statestore.bytestore.protocol import ByteStore, Pair
+from statestore.bytestore.protocol import Pair
 from statestore.format.records.header_bytes import decode_headers
 from statestore.format.values.stored_value import split_stored
 from upgrade_tools.states.state import OpenStore
 
 _REPLACEMENT: Final = "\ufffd"
-_FOUND_AT_ONCE: Final = 64  # entries that are found by a header, and read with one call
 
 
 class HeaderCondition(NamedTuple):
@@ -163,38 +159,11 @@ def select_entries(
 
 def _entries(store: OpenStore, selection: Selection, on_entries: OnEntries) -> Iterator[Found]:
     spec, layout = store.spec, layout_of(store.spec)
-    bounds = selection.bounds(layout)
-    pairs = _indexed_pairs(store, selection, bounds) or bounded_pairs(layout, store.bytes, bounds, store.segment_end)
+    pairs = found_pairs(layout, store.bytes, selection.bounds(layout), selection.headers, store.segment_end)
     for key, start_ms, end_ms, stored in layout.entries(_counted(pairs, on_entries)):
         entry = StoredEntry(key, start_ms, end_ms, *split_stored(spec.format, stored))
         if selection.matches(spec, entry):
             yield Found(key, [entry])
-
-
-def _indexed_pairs(store: OpenStore, selection: Selection, bounds: EntryBounds) -> Iterator[Pair] | None:
-    """Return the pairs that may match, found by the index of a header; None if there is none, or keys are asked for."""
-    find = None if selection.key is not None else header_finder(store.bytes, selection)
-    if find is None:
-        return None
-    segments = segment_prefixes(layout_of(store.spec), store.bytes, bounds, store.segment_end)
-    return pairs_of(store.bytes, chain.from_iterable(map(find, segments)))
-
-
-def header_finder(store: ByteStore, selection: Selection) -> Callable[[bytes], Iterator[bytes]] | None:
-    """Return what finds a segment's keys by one of the headers that are asked for; None without an index of it."""
-    index = header_index(store)
-    for condition in selection.headers:
-        if index is not None and condition.value is not None and condition.key in index.header_keys.names:
-            return partial(index.keys_with_header, condition.key, condition.value)
-    return None
-
-
-def pairs_of(store: ByteStore, keys: Iterator[bytes]) -> Iterator[Pair]:
-    """Yield these keys with their values, but those that have none."""
-    while at_once := list(islice(keys, _FOUND_AT_ONCE)):
-        for key, stored in zip(at_once, store.get_many(at_once), strict=True):
-            if stored is not None:
-                yield key, stored
 
 
 def _counted(pairs: Iterable[Pair], on_entries: OnEntries) -> Iterator[Pair]:

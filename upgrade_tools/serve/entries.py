@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from statestore.bytestore.header_index import key_finder, pairs_of
 from statestore.bytestore.kinds.entry_scan import StoredEntry
 from statestore.bytestore.kinds.kind_layout import KindLayout, layout_of
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
@@ -18,7 +19,7 @@ from statestore.format.values.stored_value import split_stored
 from statestore.recovery.location.durable_json import digest
 from statestore.recovery.restore.restore import CommittedStore
 from upgrade_tools.rows.entry_encoding import AS_FOUND, EntryEncoding
-from upgrade_tools.rows.selection import Selection, header_finder, pairs_of
+from upgrade_tools.rows.selection import Selection
 from upgrade_tools.serve.content import Document, entry_content
 from upgrade_tools.serve.following import ServedStage
 
@@ -145,7 +146,7 @@ def pairs_after(layout: KindLayout, store: ByteStore, question: Question, after:
     """Yield the pairs that may be asked for, in the store's order, behind the physical key `after`."""
     key = question.selection.key
     # Of a versioned store only the latest versions are indexed.
-    indexed = None if layout.keeps_versions else header_finder(store, question.selection)
+    indexed = None if layout.keeps_versions else key_finder(store, question.selection.headers)
     for segment in _segments(layout, store, question.selection):
         if after is not None and segment < after[: len(segment)]:
             continue

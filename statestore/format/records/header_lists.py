@@ -41,8 +41,18 @@ def headers_with_key(lists: pa.ListArray, *keys: str) -> Flags:
 
 def rows_with_key(lists: pa.ListArray, key: str) -> Flags:
     """Return for each row whether it has a header of this key."""
+    return _rows_with(lists, headers_with_key(lists, key))
+
+
+def rows_with_header(lists: pa.ListArray, key: str, value: bytes) -> Flags:
+    """Return for each row whether it has a header of this key with this value."""
+    is_value = pc.fill_null(pc.equal(lists.flatten().field("value"), pa.scalar(value, pa.binary())), False)
+    return _rows_with(lists, headers_with_key(lists, key) & np.asarray(is_value))
+
+
+def _rows_with(lists: pa.ListArray, wanted: Flags) -> Flags:
     found = np.zeros(len(lists), np.bool_)
-    found[rows_of_headers(lists)[headers_with_key(lists, key)]] = True
+    found[rows_of_headers(lists)[wanted]] = True
     return found
 
 

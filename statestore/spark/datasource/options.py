@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.errors import DataSourceOptionError
+from statestore.format.byte_text import bytes_of
 from statestore.format.serde import STANDARD_SERDES
 from statestore.recovery.commit.pointer import CommitPointer, parse_pointers
 from statestore.recovery.metadata.state_metadata import ShardBy
@@ -24,7 +25,7 @@ MAX_POINTERS_BYTES: Final = 48 << 20
 """Enough for some thousand shards. Spark Connect takes messages of 128 MiB, and a change feed has pointers twice."""
 _READ: Final = (
     "path store checkpoint pointers pointersBefore allPointers batchId includeHeaders pushFilters trustKeys workDir "
-    "liveAtMs keyAs valueAs readChangeFeed changeStartBatchId changeEndBatchId"
+    "liveAtMs header keyAs valueAs readChangeFeed changeStartBatchId changeEndBatchId"
 )
 _WRITE: Final = "path store kind shards shardBy retentionMs segmentIntervalMs windowSizeMs workDir"
 
@@ -47,6 +48,8 @@ class ReadOptions:
     trust_keys: bool
     work_dir: str | None
     live_at_ms: int | None
+    header: tuple[str, bytes] | None
+    """Key and value of a header that rows must have; None if all are asked for."""
     read_as: ReadAs
     change_start_batch_id: int | None
     """The first batch of the change feed; None if the store itself is to be read."""
@@ -71,6 +74,7 @@ class ReadOptions:
             options.flag("trustKeys"),
             options.text("workDir"),
             options.number("liveAtMs"),
+            options.parsed("header", _header, "KEY=VALUE, with 0x before a VALUE in hex"),
             ReadAs(options.encoding("keyAs"), options.encoding("valueAs")),
             start,
             end,
@@ -108,6 +112,8 @@ class ReadOptions:
             raise DataSourceOptionError("pushFilters", "has no meaning for a change feed, which is read as a whole")
         if self.live_at_ms is not None:
             raise DataSourceOptionError("liveAtMs", "has no meaning for a change feed, which shows deletes as well")
+        if self.header is not None:
+            raise DataSourceOptionError("header", "has no meaning for a change feed, which is read as a whole")
 
 
 @dataclass(frozen=True)
@@ -134,6 +140,13 @@ class WriteOptions:
             (options.parsed("shardBy", ShardBy, "key or partition") or ShardBy.KEY).value,
             options.text("workDir"),
         )
+
+
+def _header(text: str) -> tuple[str, bytes]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(text)
+    return key, bytes_of(value)
 
 
 def pointers_of(text_or_file: str) -> list[CommitPointer]:

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.bytestore.kinds.entry_scan import ALL_TIMES, EntryBounds
+from statestore.format.records.header_columns import decode_header_column
+from statestore.format.records.header_lists import rows_with_header
 from statestore.spark.datasource.read_as import AS_BYTES, ReadAs
 from statestore.spark.spark_versions import filters
 
@@ -89,13 +91,20 @@ def condition_of(asked: filters.Filter, read_as: ReadAs = AS_BYTES) -> Condition
 
 @dataclass(frozen=True)
 class RowFilter:
-    """The rows for which all conditions hold."""
+    """The rows for which all conditions hold, and which have a header."""
 
     conditions: tuple[Condition, ...] = ()
+    header: tuple[str, bytes] | None = None
+    """Key and value; None asks for none."""
 
     def kept(self, columns: Mapping[str, pa.Array]) -> pa.BooleanArray | None:
-        """Return which rows the conditions on these columns keep; None if no condition is on them."""
+        """Return which rows the conditions on these columns keep; None if none is on them. Headers are bytes.
+
+        Raises FormatError for bytes that are no headers.
+        """
         masks = [each.mask(columns[each.column]) for each in self.conditions if each.column in columns]
+        if self.header is not None and "headers" in columns:
+            masks.append(pa.array(rows_with_header(decode_header_column(columns["headers"]), *self.header)))
         return pc.fill_null(reduce(pc.and_kleene, masks), False) if masks else None
 
     def shards(self, numbers: Iterable[int]) -> list[int]:

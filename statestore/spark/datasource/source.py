@@ -109,6 +109,8 @@ class HeaderStateDataSource(DataSource):
             changes = ChangeScan(location, metadata, spec, options.include_headers, options.work_dir, options.read_as)
             found = asked_changes(location, metadata, options, driver, dataframe)
             return ShardReader(changes, [each for each in found[: 1 if changes.is_global else None] if each.deltas])
+        if options.header is not None and not spec.format.has_headers:
+            raise DataSourceOptionError("header", f"has no meaning for store {spec.name!r}, which has no headers")
         try:
             scan = StoreScan(
                 location,
@@ -117,7 +119,8 @@ class HeaderStateDataSource(DataSource):
                 options.include_headers,
                 options.work_dir,
                 options.read_as,
-                live_at_ms=options.live_at_ms,
+                RowFilter(header=options.header),
+                options.live_at_ms,
             )
         except ValueError as cause:
             raise DataSourceOptionError("liveAtMs", f"can't be told ({cause})") from cause
@@ -187,7 +190,7 @@ class FilteringReader(ShardReader):
         known = tuple(condition for condition in conditions.values() if condition is not None)
         described = [f"{each.column} {each.filter.__name__} {_in_order(each.value)!r} {each.negated}" for each in known]
         check_filters(self._dataframe, " and ".join(sorted(described)))
-        self.scan = replace(self.scan, row_filter=RowFilter(known))
+        self.scan = replace(self.scan, row_filter=replace(self.scan.row_filter, conditions=known))
         return [each for each in pushed if conditions[id(each)] is None]
 
     def partitions(self) -> list[InputPartition]:

@@ -9,7 +9,8 @@ from typing import ClassVar, Final
 import pyarrow as pa
 
 from statestore.bytestore.chunks import chunks
-from statestore.bytestore.kinds.entry_scan import ENTRY_FIELDS, bounded_pairs, stored_columns
+from statestore.bytestore.header_index import found_pairs
+from statestore.bytestore.kinds.entry_scan import ENTRY_FIELDS, stored_columns
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec, expiry_spec
 from statestore.bytestore.protocol import ByteStore
@@ -32,7 +33,8 @@ def entry_columns(
 ) -> Iterator[dict[str, pa.Array]]:
     """Yield the entries that pass the filter, as columns in the order of the store's bytes. Raises FormatError."""
     layout = layout_of(spec)
-    for chunk in chunks(bounded_pairs(layout, store, row_filter.bounds())):
+    headers = [] if row_filter.header is None else [row_filter.header]
+    for chunk in chunks(found_pairs(layout, store, row_filter.bounds(), headers)):
         columns = _kept(row_filter, layout.entry_columns(chunk))
         stored = columns.pop("stored")
         values, timestamps_ms, header_bytes = stored_columns(spec.format, stored)
