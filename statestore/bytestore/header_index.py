@@ -375,12 +375,14 @@ class IndexedByteStore:
     def finish_upgrade(
         self, budget_ms: float | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> UpgradeProgress:
-        """Move entries of an older format, then index what is not yet, until `budget_ms`, if any, is used up."""
+        """Move entries of an older format, then index what is not yet, a slice of each at least, within `budget_ms`."""
         deadline = None if budget_ms is None else clock() + budget_ms / 1000
         if isinstance(self.inner, Upgradable):
             self.inner.finish_upgrade(budget_ms)
-        while self.is_indexing and (deadline is None or clock() < deadline):
+        while self.is_indexing:
             self.index_slice()
+            if deadline is not None and clock() >= deadline:
+                break
         return self.upgrade_progress()
 
     def index_slice(self) -> None:

@@ -27,7 +27,7 @@ from statestore import (
     VersionedRecord,
     Windowed,
 )
-from statestore.bytestore.engines.memory import MemoryByteStore, MemoryDatabase
+from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.header_index import IndexedByteStore
 from statestore.bytestore.kinds.store_spec import StoreSpec, column_family, older_formats
@@ -42,6 +42,7 @@ from statestore.stores.metrics import StoreMetrics
 from statestore.stores.supplier import BytesStoreSupplier
 
 NAME: Final = "store"
+INDEX: Final = "index"
 RETENTION_MS: Final = 100
 SEGMENT_MS: Final = 50
 WINDOW_MS: Final = 10
@@ -347,7 +348,7 @@ class Stack:
             self._database, self.committed = self._on_disk(self.spec)
             if self.spec.indexed_headers:
                 assert isinstance(self._database, RocksDBDatabase)
-                entries, index = self._database.family(column_family(self.spec)), MemoryByteStore(NAME)
+                entries, index = map(self._database.family, (column_family(self.spec), INDEX))
                 self.committed = IndexedByteStore(self.spec, self.committed, entries, index)
             self.bytes = WriteSet(self.committed) if self.case.engine == "write set" else self.committed
         times = self.builder.expiry_store
@@ -364,7 +365,7 @@ class Stack:
         if self.case.engine == "task directory":
             directory = TaskDirectory(self._path, "application")
             return directory, directory.open_store(replace(spec, through_timestamped=True))
-        database = RocksDBDatabase(self._path, [column_family(spec)])
+        database = RocksDBDatabase(self._path, [column_family(spec), INDEX])
         return database, open_store(database, spec, partial(column_family, spec), NAME)
 
 
