@@ -6,7 +6,7 @@ Which reads there are is said by the classes alone. One is of a single key if it
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import wraps
 from heapq import merge
 from itertools import chain
@@ -17,8 +17,10 @@ from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME
 from statestore.bytestore.protocol import ByteStore, Pair
+from statestore.errors.state import StoreClosedError
 from statestore.format.serde import Serde
 from statestore.format.values.store_format import StoreFormat
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.stores.facades import facade
 from statestore.stores.iterator import StoreIterator
@@ -105,7 +107,15 @@ class RoutedReads(ReadableStore):
 
     def _stored_by_header(self, name: str, value: bytes) -> Iterator[Pair]:
         found = [self._in(number)._stored_by_header(name, value) for number in self._sharded.numbers]
-        return merge(*found, key=itemgetter(0))
+        return self._of_one_batch(merge(*found, key=itemgetter(0)), self._sharded.shards.pointers)
+
+    def _of_one_batch(self, pairs: Iterator[Pair], pointers: Sequence[CommitPointer]) -> Generator[Pair, None, None]:
+        """Yield pairs that are read when their turn comes, as long as the view is at the batch of these pointers."""
+        for pair in chain(pairs, (None,)):
+            if self._sharded.shards.pointers is not pointers:
+                raise StoreClosedError(self.name)
+            if pair is not None:
+                yield pair
 
     def _in(self, number: int) -> ReadableStore:
         sharded = self._sharded

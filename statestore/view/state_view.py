@@ -179,8 +179,8 @@ class StateView:
         """Go on to what is committed now; return whether that is something else.
 
         Iterators that were handed out before go on where only deltas were applied, and raise StoreClosedError where
-        their shard had to be opened anew. If it raises, the view is still at the batch before. Raises RecoveryError,
-        LocationError.
+        their shard had to be opened anew, those of `by_header` in any case. If it raises, the view is still at the
+        batch before. Raises RecoveryError, LocationError.
         """
         if self._is_given:
             return False

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from statestore import Serdes, Stores, ValueAndTimestamp
+from statestore import Headers, Serdes, Stores, ValueAndTimestamp, ValueTimestampHeaders
 from statestore.errors import RecoveryError, StoreError
 from statestore.errors.state import StoreClosedError
 from statestore.format.keys.partitioner import partition_of
@@ -114,6 +114,35 @@ def test_a_scan_shows_the_batch_that_it_began_at(state: WrittenState) -> None:
         state.batch(put(a=None, b=7, c=8, d=9))
         assert view.refresh()
         assert [first, *scan] == [("a", 1), ("b", 2), ("c", 3)]
+
+
+def test_what_is_found_by_a_header_is_of_one_batch_or_ends_in_words(tmp_path: Path) -> None:
+    builder = Stores.timestamped_key_value_store_with_headers_builder(
+        Stores.persistent_timestamped_key_value_store_with_headers("counts"), TEXT, TEXT
+    )
+    state = WrittenState(tmp_path, builder.with_header_index("tenant"))
+
+    def write(value: str, count: int) -> None:
+        held = ValueTimestampHeaders.make(value, 1, Headers([("tenant", b"eu")]))
+        keys = [f"k{number:03}" for number in range(count)]
+        state.batch(
+            lambda shard, stores: [
+                stores["counts"].put(key, held) for key in keys if partition_of(key.encode(), 2) == shard
+            ]
+        )
+
+    write("old", 200)
+    with StateView(state.location) as view:
+        counts = view.store("counts", key_serde=TEXT, value_serde=TEXT)
+        begun, untouched = counts.by_header("tenant", "eu"), counts.by_header("tenant", "eu")
+        assert next(begun)[1].value == "old"
+        write("new", 150)
+        assert view.refresh()
+        for scan in (begun, untouched):
+            with pytest.raises(StoreClosedError):
+                list(scan)
+        found = [held.value for _, held in counts.by_header("tenant", "eu")]
+        assert found == ["new"] * 150 + ["old"] * 50
 
 
 def test_copies_are_kept_for_the_next_start_and_leave_those_of_a_query_alone(state: WrittenState) -> None:
