@@ -60,13 +60,7 @@ def start_query(home: Path) -> StreamingQuery:
     (home / "input").mkdir(exist_ok=True)
     spark = demo_session("statestore demo")
     records = spark.readStream.schema(KAFKA_ROWS).option("maxFilesPerTrigger", 1).parquet(str(home / "input"))
-    totals = stateful(
-        records,
-        running_total_topology(),
-        shards=SHARDS,
-        state_location=home / "state",
-        local_dir=str(home / "local"),
-    )
+    totals = stateful(records, running_total_topology(), shards=SHARDS, state_location=home / "state")
     return totals.writeStream.format("noop").option("checkpointLocation", str(home / "checkpoint")).start()
 
 

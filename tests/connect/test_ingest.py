@@ -20,6 +20,7 @@ from statestore.headers.topic_columns import SourceFields, source_batch, source_
 from statestore.interception.chain import query_chain
 from statestore.interception.interceptor import header_converter_of
 from statestore.testing import TopologyTestDriver
+from tests.support.connect.region_steps import REGION_TO_HEADER
 from tests.support.ingest import ingest_batch, ingest_records
 
 PASTED = """
@@ -37,15 +38,6 @@ predicates=isTest
 predicates.isTest.type=org.apache.kafka.connect.transforms.predicates.HasHeaderKey
 predicates.isTest.name=test
 """
-TO_HEADER = {
-    "transforms": "region",
-    "transforms.region.type": "org.apache.kafka.connect.transforms.HeaderFrom$Value",
-    "transforms.region.fields": "region",
-    "transforms.region.headers": "region",
-    "transforms.region.operation": "move",
-    "value.converter": "JsonConverter",
-    "value.converter.schemas.enable": "false",
-}
 JSON_HEADERS = {"header.converter": "JsonConverter", "header.converter.schemas.enable": "false"}
 
 
@@ -102,7 +94,7 @@ def test_what_fails_in_columns_names_the_record() -> None:
 
 
 def test_steps_that_look_into_values_read_them_by_the_value_converter() -> None:
-    ingest = ConnectIngest(TO_HEADER)
+    ingest = ConnectIngest(REGION_TO_HEADER)
     assert not ingest.is_in_columns
     rows = [record(("kept", b"1.50"), value=b'{"region": "eu", "id": 1}'), record(value=b'{"id":2}', offset=1)]
     first, second = ingest_records(rows, ingest)
@@ -110,7 +102,7 @@ def test_steps_that_look_into_values_read_them_by_the_value_converter() -> None:
     assert first[5] == b'{"id":1}'
     assert ingest_batch(source_batch(rows), ingest).num_rows == 2
     untouched = ConnectIngest(
-        {**TO_HEADER, "transforms.region.predicate": "none", "predicates": "none"}
+        {**REGION_TO_HEADER, "transforms.region.predicate": "none", "predicates": "none"}
         | {"predicates.none.type": "HasHeaderKey", "predicates.none.name": "nobody"}
     )
     assert [each[5] for each in ingest_records(rows, untouched)] == [row[5] for row in rows]
@@ -133,12 +125,12 @@ def test_a_wrong_configuration_is_refused_with_the_name_of_the_property(config: 
 
 def test_what_a_step_raises_names_the_record() -> None:
     with pytest.raises(ProcessorError, match="ConnectIngest") as raised:
-        list(ingest_records([record(value=b"{", offset=9)], ConnectIngest(TO_HEADER)))
+        list(ingest_records([record(value=b"{", offset=9)], ConnectIngest(REGION_TO_HEADER)))
     assert raised.value.offset == 9
 
 
 def test_a_step_may_not_change_the_key() -> None:
-    config = {name.replace("value.", "key."): value for name, value in TO_HEADER.items()}
+    config = {name.replace("value.", "key."): value for name, value in REGION_TO_HEADER.items()}
     config["transforms.region.type"] = "org.apache.kafka.connect.transforms.HeaderFrom$Key"
     row = ("orders", 0, 0, 5, b'{"region":"eu"}', b"v", b"")
     with pytest.raises(ProcessorError, match="must not change topic, partition, offset or key"):

@@ -16,16 +16,11 @@ from statestore.connect import ConfigDef, ConnectIngest, HeaderConverter, Transf
 from statestore.errors import ConfigException, DataException, DeserializationError, ProcessorError
 from statestore.middleware import DeadLetters, FailureHandling
 from statestore.testing import TestRecord, TopologyTestDriver
+from tests.support.connect.region_steps import REGION_TO_HEADER
 
 MOVE = {
     "name": "orders-sink",
-    "transforms": "region",
-    "transforms.region.type": "org.apache.kafka.connect.transforms.HeaderFrom$Value",
-    "transforms.region.fields": "region",
-    "transforms.region.headers": "region",
-    "transforms.region.operation": "move",
-    "value.converter": "JsonConverter",
-    "value.converter.schemas.enable": "false",
+    **REGION_TO_HEADER,
     "header.converter": "JsonConverter",
     "header.converter.schemas.enable": "false",
 }

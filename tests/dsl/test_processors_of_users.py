@@ -7,18 +7,15 @@ from typing import Any
 
 import pytest
 
-from statestore import (
-    BatchProcessor,
-    Processor,
-    ProcessorContext,
-    PunctuationType,
-    Record,
-    RecordColumns,
-    Serdes,
-    Stores,
-)
 from statestore.dsl import Materialized, StreamsBuilder, TimeWindows, time_windowed_serde
 from statestore.errors import ProcessorError, TopologyError
+from statestore.format.serde import Serdes
+from statestore.headers.record_columns import RecordColumns
+from statestore.processor.context import ProcessorContext
+from statestore.processor.processor import BatchProcessor, Processor
+from statestore.processor.punctuation import PunctuationType
+from statestore.processor.record import Record
+from statestore.stores.stores import Stores
 from statestore.testing import TopologyTestDriver
 
 TEXT, INT64 = Serdes.string(), Serdes.int64()

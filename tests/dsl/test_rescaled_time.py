@@ -16,37 +16,26 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from statestore import Topology
-from statestore.dsl import (
-    BufferConfig,
-    EmitStrategy,
-    JoinWindows,
-    KStream,
-    Materialized,
-    SessionWindows,
-    SlidingWindows,
-    StreamJoined,
-    StreamsBuilder,
-    Suppressed,
-    TimeWindows,
-)
+from statestore import Topology, dsl
 from statestore.headers.topic_columns import SourceFields
 from statestore.processor.processor import BatchProcessor
 from tests.support.dsl.runs import SHOWN, TEXT
 from tests.support.recovery.rescaling import States
 
 KEYS = [f"key-{number}" for number in range(12)]
-CLOSE, UPDATE = EmitStrategy.on_window_close(), EmitStrategy.on_window_update()
+CLOSE, UPDATE = dsl.EmitStrategy.on_window_close(), dsl.EmitStrategy.on_window_update()
 LONG = 10_000
-HELD = BufferConfig.max_records(1_000)
-STRICT = BufferConfig.unbounded().with_max_records(1_000)
-Declare = Callable[[KStream, KStream], Sequence[KStream]]
+HELD = dsl.BufferConfig.max_records(1_000)
+STRICT = dsl.BufferConfig.unbounded().with_max_records(1_000)
+Declare = Callable[[dsl.KStream, dsl.KStream], Sequence[dsl.KStream]]
 
 
-def windowed(windows: Any, strategy: EmitStrategy, retention_ms: int | None = None) -> Declare:
-    def declare(left: KStream, right: KStream) -> Sequence[KStream]:
+def windowed(windows: Any, strategy: dsl.EmitStrategy, retention_ms: int | None = None) -> Declare:
+    def declare(left: dsl.KStream, right: dsl.KStream) -> Sequence[dsl.KStream]:
         kept = (
-            Materialized.as_("kept") if retention_ms is None else Materialized.as_("kept").with_retention(retention_ms)
+            dsl.Materialized.as_("kept")
+            if retention_ms is None
+            else dsl.Materialized.as_("kept").with_retention(retention_ms)
         )
         table = left.group_by_key().windowed_by(windows).emit_strategy(strategy).count(materialized=kept)
         return table.to_stream(), table.late_records()
@@ -54,38 +43,38 @@ def windowed(windows: Any, strategy: EmitStrategy, retention_ms: int | None = No
     return declare
 
 
-def suppressed(left: KStream, right: KStream) -> Sequence[KStream]:
-    windows = TimeWindows.of_size_and_grace(10, 5)
+def suppressed(left: dsl.KStream, right: dsl.KStream) -> Sequence[dsl.KStream]:
+    windows = dsl.TimeWindows.of_size_and_grace(10, 5)
     table = left.group_by_key().windowed_by(windows).count()
-    return table.suppress(Suppressed.until_window_closes(STRICT)).to_stream(), table.late_records()
+    return table.suppress(dsl.Suppressed.until_window_closes(STRICT)).to_stream(), table.late_records()
 
 
-def limited(left: KStream, right: KStream) -> Sequence[KStream]:
-    return [left.group_by_key().count().suppress(Suppressed.until_time_limit(20, HELD)).to_stream()]
+def limited(left: dsl.KStream, right: dsl.KStream) -> Sequence[dsl.KStream]:
+    return [left.group_by_key().count().suppress(dsl.Suppressed.until_time_limit(20, HELD)).to_stream()]
 
 
 def joined(how: str) -> Declare:
-    within = JoinWindows.of_time_difference_and_grace(10, 5)
-    stored = StreamJoined.with_(TEXT, TEXT, TEXT)
+    within = dsl.JoinWindows.of_time_difference_and_grace(10, 5)
+    stored = dsl.StreamJoined.with_(TEXT, TEXT, TEXT)
 
-    def declare(left: KStream, right: KStream) -> Sequence[KStream]:
+    def declare(left: dsl.KStream, right: dsl.KStream) -> Sequence[dsl.KStream]:
         return [getattr(left, how)(right, lambda one, other: f"{one}&{other}", within, stored)]
 
     return declare
 
 
 FAMILIES: dict[str, Declare] = {
-    "windows on close": windowed(TimeWindows.of_size_and_grace(10, 5), CLOSE),
-    "hopping windows on close": windowed(TimeWindows.of_size_and_grace(20, 0).advance_by(10), CLOSE),
-    "windows on close, kept long": windowed(TimeWindows.of_size_and_grace(10, 5), CLOSE, LONG),
-    "windows": windowed(TimeWindows.of_size_and_grace(10, 5), UPDATE),
-    "windows, kept long": windowed(TimeWindows.of_size_and_grace(10, 5), UPDATE, LONG),
-    "sessions on close": windowed(SessionWindows.of_inactivity_gap_and_grace(6, 5), CLOSE),
-    "sessions on close, kept long": windowed(SessionWindows.of_inactivity_gap_and_grace(6, 5), CLOSE, LONG),
-    "sessions": windowed(SessionWindows.of_inactivity_gap_and_grace(6, 5), UPDATE),
-    "sliding windows on close": windowed(SlidingWindows.of_time_difference_and_grace(6, 5), CLOSE),
-    "sliding windows on close, kept long": windowed(SlidingWindows.of_time_difference_and_grace(6, 5), CLOSE, LONG),
-    "sliding windows": windowed(SlidingWindows.of_time_difference_and_grace(6, 5), UPDATE),
+    "windows on close": windowed(dsl.TimeWindows.of_size_and_grace(10, 5), CLOSE),
+    "hopping windows on close": windowed(dsl.TimeWindows.of_size_and_grace(20, 0).advance_by(10), CLOSE),
+    "windows on close, kept long": windowed(dsl.TimeWindows.of_size_and_grace(10, 5), CLOSE, LONG),
+    "windows": windowed(dsl.TimeWindows.of_size_and_grace(10, 5), UPDATE),
+    "windows, kept long": windowed(dsl.TimeWindows.of_size_and_grace(10, 5), UPDATE, LONG),
+    "sessions on close": windowed(dsl.SessionWindows.of_inactivity_gap_and_grace(6, 5), CLOSE),
+    "sessions on close, kept long": windowed(dsl.SessionWindows.of_inactivity_gap_and_grace(6, 5), CLOSE, LONG),
+    "sessions": windowed(dsl.SessionWindows.of_inactivity_gap_and_grace(6, 5), UPDATE),
+    "sliding windows on close": windowed(dsl.SlidingWindows.of_time_difference_and_grace(6, 5), CLOSE),
+    "sliding windows on close, kept long": windowed(dsl.SlidingWindows.of_time_difference_and_grace(6, 5), CLOSE, LONG),
+    "sliding windows": windowed(dsl.SlidingWindows.of_time_difference_and_grace(6, 5), UPDATE),
     "suppressed until windows close": suppressed,
     "suppressed until a limit": limited,
     "deduplicated": lambda left, right: [left.deduplicate(10, grace=5)],
@@ -105,7 +94,7 @@ PATHS = [
 
 
 def program(name: str, *, in_columns: bool) -> Topology:
-    builder = StreamsBuilder(in_columns=in_columns)
+    builder = dsl.StreamsBuilder(in_columns=in_columns)
     left, right = (builder.stream(topic, key_serde=TEXT, value_serde=TEXT) for topic in ("left", "right"))
     for number, stream in enumerate(FAMILIES[name](left, right)):
         stream.to(f"out-{number}", key_serde=SHOWN, value_serde=SHOWN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +12,12 @@ from statestore import Headers
 from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
-from statestore.dsl.suppressed import EmitStrategy
-from statestore.dsl.windows import JoinWindows, SessionWindows
+from statestore.dsl.windows import JoinWindows, SessionWindows, SlidingWindows
 from statestore.errors import TopologyError
-from tests.support.dsl.runs import TEXT, DslRun
+from tests.support.dsl.runs import TEXT, DslRun, joined_in, joined_when_closed_in
 
 SESSIONS = SessionWindows.of_inactivity_gap_and_grace(5, 10)
-
-
-def joined(stream: KStream, **options: Any) -> KTable:
-    return stream.group_by_key().windowed_by(SESSIONS).reduce(lambda one, other: one + other, **options)
-
-
-def joined_when_closed(stream: KStream) -> KTable:
-    by_session = stream.group_by_key().windowed_by(SESSIONS).emit_strategy(EmitStrategy.on_window_close())
-    return by_session.reduce(lambda one, other: one + other, headers="append")
+joined, joined_when_closed = partial(joined_in, SESSIONS), partial(joined_when_closed_in, SESSIONS)
 
 
 def test_a_record_makes_one_of_the_sessions_that_it_is_close_to() -> None:
@@ -81,8 +73,11 @@ def test_no_session_is_lost_on_the_edge_of_its_retention() -> None:
 
 
 @pytest.mark.parametrize("grace_ms", [0, 3])
-def test_sessions_without_a_gap_hold_the_records_of_one_time(grace_ms: int) -> None:
-    windows = SessionWindows.of_inactivity_gap_and_grace(0, grace_ms)
+@pytest.mark.parametrize(
+    "windows_of", [SessionWindows.of_inactivity_gap_and_grace, SlidingWindows.of_time_difference_and_grace]
+)
+def test_windows_without_a_length_hold_the_records_of_one_time(windows_of: Any, grace_ms: int) -> None:
+    windows = windows_of(0, grace_ms)
     with DslRun(lambda stream: stream.group_by_key().windowed_by(windows).reduce(lambda a, b: a + b)) as run:
         assert run.pipe(("a", "x", 20), ("a", "y", 20), ("a", "z", 21)) == [
             "a[20,20] x @20",

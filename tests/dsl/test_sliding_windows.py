@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
-from statestore.dsl.suppressed import EmitStrategy
 from statestore.dsl.windows import SlidingWindows
 from statestore.errors import TopologyError
-from tests.support.dsl.runs import TEXT, DslRun
+from tests.support.dsl.runs import TEXT, DslRun, joined_in, joined_when_closed_in
 
 WINDOWS = SlidingWindows.of_time_difference_and_grace(10, 5)
-
-
-def joined(stream: KStream, **options: Any) -> KTable:
-    return stream.group_by_key().windowed_by(WINDOWS).reduce(lambda one, other: one + other, **options)
-
-
-def joined_when_closed(stream: KStream) -> KTable:
-    sliding = stream.group_by_key().windowed_by(WINDOWS).emit_strategy(EmitStrategy.on_window_close())
-    return sliding.reduce(lambda one, other: one + other, headers="append")
+joined, joined_when_closed = partial(joined_in, WINDOWS), partial(joined_when_closed_in, WINDOWS)
 
 
 def test_windows_end_with_a_record_or_begin_behind_one() -> None:
@@ -95,19 +86,6 @@ def test_windows_are_put_out_once_when_they_close(tmp_path: Path) -> None:
     with DslRun(joined_when_closed, state_dir=tmp_path) as run:
         assert run.pipe(("c", "t", 31, "4")) == ["a[15,25] xy @25 1 2", "c[15,25] t @25"]
         assert run.pipe(("d", "u", 1_000_000))[:2] == ["c[16,26] tt @26 3", "a[21,31] y @25 2"]
-
-
-@pytest.mark.parametrize("grace_ms", [0, 3])
-def test_windows_of_no_length_hold_the_records_of_one_time(grace_ms: int) -> None:
-    windows = SlidingWindows.of_time_difference_and_grace(0, grace_ms)
-    with DslRun(lambda stream: stream.group_by_key().windowed_by(windows).reduce(lambda a, b: a + b)) as run:
-        assert run.pipe(("a", "x", 20), ("a", "y", 20), ("a", "z", 21)) == [
-            "a[20,20] x @20",
-            "a[20,20] xy @20",
-            "a[21,21] z @21",
-        ]
-        in_time = [] if grace_ms == 0 else ["a[20,20] xyw @20"]
-        assert run.pipe(("a", "w", 20)) == in_time
 
 
 def test_retention_has_to_hold_two_differences_and_the_grace() -> None:

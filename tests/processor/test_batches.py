@@ -12,30 +12,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore import (
-    BatchProcessor,
-    Headers,
-    Processor,
-    ProcessorContext,
-    PunctuationType,
-    Record,
-    RecordColumns,
-    Serdes,
-    StoreBuilder,
-    Stores,
-    Topology,
-    Windowed,
-)
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import ProcessorError, TopologyError
 from statestore.format.records.header_bytes import parse_count
+from statestore.format.serde import Serdes
+from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_headers import Headers
 from statestore.headers.topic_columns import SourceFields, source_batch
 from statestore.interception.failures import FailureHandling
-from statestore.processor.context import TaskRecordContext
+from statestore.processor.context import ProcessorContext, TaskRecordContext
+from statestore.processor.processor import BatchProcessor, Processor
+from statestore.processor.punctuation import PunctuationType
+from statestore.processor.record import Record
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores
+from statestore.processor.topology import Topology
 from statestore.recovery.commit.changelog import batch_changelog
+from statestore.stores.builder import StoreBuilder
+from statestore.stores.iterator import Windowed
+from statestore.stores.stores import Stores
 from tests.support.processors import Passing
 
 STORE = "values"

@@ -14,28 +14,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore import (
-    AggregationWithHeaders,
-    Headers,
-    Serdes,
-    StoreBuilder,
-    Stores,
-    Topology,
-    ValueAndTimestamp,
-    ValueTimestampHeaders,
-)
 from statestore.bytestore import header_index
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.header_index import IndexedByteStore
+from statestore.format.serde import Serdes
+from statestore.headers.record_headers import Headers
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import flush_stores, shard_stores
+from statestore.processor.topology import Topology
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.commit.pointer_fields import BatchEnd
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
+from statestore.stores.builder import StoreBuilder
+from statestore.stores.holders import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import Windowed
+from statestore.stores.stores import Stores
 from tests.conformance.stacks import SCRATCH
 from tests.support.recovery.rescaling import Idle, States
 from tests.support.recovery.shards import wait_for_uploads

@@ -9,17 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from statestore import Windowed
-from statestore.dsl import (
-    EmitStrategy,
-    JoinWindows,
-    KStream,
-    KTable,
-    Materialized,
-    SessionWindows,
-    SlidingWindows,
-    TimeWindows,
-)
+from statestore import Windowed, dsl
 from tests.support.dsl.kafka_cases import (
     INT,
     TEXT,
@@ -39,19 +29,19 @@ from tests.support.dsl.kafka_cases import (
 from tests.support.dsl.kafka_programs import CLOSE, TEXTS, UPDATE, Program, Windows, add, aggregated, counted, zero
 
 
-def hopping(grace_ms: int) -> TimeWindows:
-    return TimeWindows.of_size_and_grace(10, grace_ms).advance_by(5)
+def hopping(grace_ms: int) -> dsl.TimeWindows:
+    return dsl.TimeWindows.of_size_and_grace(10, grace_ms).advance_by(5)
 
 
-def sliding(grace_ms: int) -> SlidingWindows:
-    return SlidingWindows.of_time_difference_and_grace(10, grace_ms)
+def sliding(grace_ms: int) -> dsl.SlidingWindows:
+    return dsl.SlidingWindows.of_time_difference_and_grace(10, grace_ms)
 
 
-def joined(windows: Windows, strategy: EmitStrategy) -> Program:
+def joined(windows: Windows, strategy: dsl.EmitStrategy) -> Program:
     """The joined records of "one" and "two", aggregated by their windows."""
 
-    def program(builder: CaseBuilder) -> KTable[KStream]:
-        within = JoinWindows.of_time_difference_with_no_grace(2)
+    def program(builder: CaseBuilder) -> dsl.KTable[dsl.KStream]:
+        within = dsl.JoinWindows.of_time_difference_with_no_grace(2)
         stream = builder.stream("one").join(builder.stream("two"), lambda left, right: f"{left},{right}", within)
         windowed = stream.group_by_key().windowed_by(windows).emit_strategy(strategy)
         return windowed.aggregate(zero, add, materialized=TEXTS)
@@ -73,7 +63,7 @@ TIME_PAIRS: tuple[Step, ...] = (
 )
 TIME_PAIR_AFTER = pipe("one", "C L3 at 35"), pipe("two", "C R3 at 35")
 
-OF_TIME: dict[str, tuple[TimeWindows, EmitStrategy, tuple[str, ...]]] = {
+OF_TIME: dict[str, tuple[dsl.TimeWindows, dsl.EmitStrategy, tuple[str, ...]]] = {
     "no grace, on update": (
         hopping(0),
         UPDATE,
@@ -243,7 +233,7 @@ test_sliding_windows = of_cases(SLIDING)
 
 FIRST_MS, SECOND_MS = 10_000, 11_000
 AT_250_MS, AT_400_MS = FIRST_MS + 250, FIRST_MS + 400
-LENGTHS = Materialized.with_(None, INT)
+LENGTHS = dsl.Materialized.with_(None, INT)
 
 
 def batch(timestamp_ms: int) -> Step:
@@ -251,10 +241,10 @@ def batch(timestamp_ms: int) -> Step:
     return pipe("topic", *((number, letter, timestamp_ms) for number, letter in enumerate("ABCDE", 1)))
 
 
-def by_letter(aggregate: Callable[[Any], KTable[KStream]], windows: Any = None) -> Program:
+def by_letter(aggregate: Callable[[Any], dsl.KTable[dsl.KStream]], windows: Any = None) -> Program:
     """An aggregate of the stream of numbers and letters, grouped by letter."""
 
-    def program(builder: CaseBuilder) -> KTable[KStream]:
+    def program(builder: CaseBuilder) -> dsl.KTable[dsl.KStream]:
         stream = builder.stream("topic", key_serde=INT)
         grouped = stream.group_by(lambda number, letter: letter, key_serde=TEXT)
         return aggregate(grouped if windows is None else grouped.windowed_by(windows))
@@ -262,13 +252,15 @@ def by_letter(aggregate: Callable[[Any], KTable[KStream]], windows: Any = None) 
     return program
 
 
-def reduced(group: Any) -> KTable[KStream]:
-    made: KTable[KStream] = group.reduce(lambda old, new: f"{old}:{new}")
+def reduced(group: Any) -> dsl.KTable[dsl.KStream]:
+    made: dsl.KTable[dsl.KStream] = group.reduce(lambda old, new: f"{old}:{new}")
     return made
 
 
-def length(group: Any) -> KTable[KStream]:
-    made: KTable[KStream] = group.aggregate(lambda: 0, lambda key, text, sum: sum + len(text), materialized=LENGTHS)
+def length(group: Any) -> dsl.KTable[dsl.KStream]:
+    made: dsl.KTable[dsl.KStream] = group.aggregate(
+        lambda: 0, lambda key, text, sum: sum + len(text), materialized=LENGTHS
+    )
     return made
 
 
@@ -292,7 +284,7 @@ def numbered_twice(of: Callable[[str], tuple[Any, Any]]) -> list[Row]:
 
 
 TWO_BATCHES = batch(FIRST_MS), batch(FIRST_MS)
-TUMBLING = TimeWindows.of_size_and_grace(500, 60_000)
+TUMBLING = dsl.TimeWindows.of_size_and_grace(500, 60_000)
 BEFORE_SECOND = batch(FIRST_MS), batch(SECOND_MS), batch(SECOND_MS)
 IN_SLIDING = batch(FIRST_MS), batch(AT_250_MS), batch(AT_400_MS)
 
@@ -317,7 +309,7 @@ LETTERS = {
         each_letter((10_000, 10_500, 1, FIRST_MS), (11_000, 11_500, 1, SECOND_MS), (11_000, 11_500, 2, SECOND_MS)),
     ),
     "should reduce sliding windows": case(
-        by_letter(reduced, SlidingWindows.of_time_difference_and_grace(500, 2000)),
+        by_letter(reduced, dsl.SlidingWindows.of_time_difference_and_grace(500, 2000)),
         *IN_SLIDING,
         each_letter(
             (9_500, 10_000, "A", FIRST_MS),
@@ -329,7 +321,7 @@ LETTERS = {
         ),
     ),
     "should aggregate sliding windows": case(
-        by_letter(length, SlidingWindows.of_time_difference_and_grace(500, 300_000)),
+        by_letter(length, dsl.SlidingWindows.of_time_difference_and_grace(500, 300_000)),
         *IN_SLIDING,
         each_letter(
             (9_500, 10_000, 1, FIRST_MS),
@@ -346,16 +338,16 @@ LETTERS = {
 test_aggregates_by_letter = of_cases(LETTERS)
 
 
-def counted_by_number(builder: CaseBuilder) -> KTable[KStream]:
+def counted_by_number(builder: CaseBuilder) -> dsl.KTable[dsl.KStream]:
     grouped = builder.stream("topic", key_serde=INT).group_by_key()
-    return grouped.windowed_by(TimeWindows.of_size_with_no_grace(500)).count()
+    return grouped.windowed_by(dsl.TimeWindows.of_size_with_no_grace(500)).count()
 
 
 def users(
-    aggregate: Callable[[Any], KTable[KStream]], gap_ms: int, grace_ms: int
-) -> Callable[[CaseBuilder], KTable[KStream]]:
-    def program(builder: CaseBuilder) -> KTable[KStream]:
-        windows = SessionWindows.of_inactivity_gap_and_grace(gap_ms, grace_ms)
+    aggregate: Callable[[Any], dsl.KTable[dsl.KStream]], gap_ms: int, grace_ms: int
+) -> Callable[[CaseBuilder], dsl.KTable[dsl.KStream]]:
+    def program(builder: CaseBuilder) -> dsl.KTable[dsl.KStream]:
+        windows = dsl.SessionWindows.of_inactivity_gap_and_grace(gap_ms, grace_ms)
         return aggregate(builder.stream("users").group_by_key().windowed_by(windows))
 
     return program
@@ -400,7 +392,7 @@ test_counts = of_cases_both_ways(VISITS)
 REDUCED_VISITS = {
     "should reduce session windows": case(
         users(
-            lambda group: group.reduce(lambda old, new: f"{old}:{new}", materialized=Materialized.as_("sessions")),
+            lambda group: group.reduce(lambda old, new: f"{old}:{new}", materialized=dsl.Materialized.as_("sessions")),
             gap_ms=1000,
             grace_ms=60_000,
         ),

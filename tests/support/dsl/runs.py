@@ -10,12 +10,24 @@ from statestore import Headers, Serdes
 from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import KTable
 from statestore.dsl.streams_builder import StreamsBuilder
+from statestore.dsl.suppressed import EmitStrategy
 from statestore.stores.iterator import Windowed
 from statestore.testing import TopologyTestDriver
 
 TEXT = Serdes.string()
 Given = tuple[str | None, Any, int] | tuple[str | None, Any, int, str]
 """Key, value, timestamp, and the trace that its header says."""
+
+
+def joined_in(windows: Any, stream: KStream, **options: Any) -> KTable:
+    """The texts of each window, one behind the other."""
+    return stream.group_by_key().windowed_by(windows).reduce(lambda one, other: one + other, **options)
+
+
+def joined_when_closed_in(windows: Any, stream: KStream) -> KTable:
+    """The same, put out when a window has ended, with the headers of all."""
+    closed = stream.group_by_key().windowed_by(windows).emit_strategy(EmitStrategy.on_window_close())
+    return closed.reduce(lambda one, other: one + other, headers="append")
 
 
 class DslRun:

@@ -7,20 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from statestore import (
-    BatchProcessor,
-    Processor,
-    ProcessorContext,
-    Record,
-    RecordColumns,
-    Serdes,
-    Stores,
-    Topology,
-    ValueAndTimestamp,
-    ValueTimestampHeaders,
-)
 from statestore.format.key_groups import KeyGroups
+from statestore.format.serde import Serdes
+from statestore.headers.record_columns import RecordColumns
+from statestore.processor.context import ProcessorContext
+from statestore.processor.processor import BatchProcessor, Processor
+from statestore.processor.record import Record
+from statestore.processor.topology import Topology
 from statestore.stores.codec import HeldColumns
+from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
+from statestore.stores.stores import Stores
 from tests.support.headed_stores import HeadedStores
 from tests.support.sessions import add_to_session
 from tests.support.soak.records import FOREVER_MS, GAP_MS, TTL_MS, VERSIONS_SEGMENT_MS, WINDOW_MS
