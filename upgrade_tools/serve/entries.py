@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from statestore.bytestore.header_index import key_finder, pairs_of
-from statestore.bytestore.kinds.entry_scan import StoredEntry
+from statestore.bytestore.kinds.entry_scan import StoredEntry, segment_prefixes
 from statestore.bytestore.kinds.kind_layout import KindLayout, layout_of
-from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.format.values.stored_value import split_stored
@@ -147,7 +146,7 @@ def pairs_after(layout: KindLayout, store: ByteStore, question: Question, after:
     key = question.selection.key
     # Of a versioned store only the latest versions are indexed.
     indexed = None if layout.keeps_versions else key_finder(store, question.selection.headers)
-    for segment in _segments(layout, store, question.selection):
+    for segment in segment_prefixes(layout, store, question.selection.bounds(layout)):
         if after is not None and segment < after[: len(segment)]:
             continue
         if key is not None:
@@ -166,16 +165,3 @@ def pairs_after(layout: KindLayout, store: ByteStore, question: Question, after:
             if not pair[0].startswith(prefix):
                 break
             yield pair
-
-
-def _segments(layout: KindLayout, store: ByteStore, selection: Selection) -> list[bytes]:
-    """Return what the physical keys begin with, in order; in stores without segments that is nothing."""
-    if not layout.spec.kind.is_segmented:
-        return [b""]
-    bounds = selection.bounds(layout)
-    first_ms, last_ms = layout.segment_times(bounds.starts_ms, bounds.ends_ms)
-    _, interval_ms = layout.spec.retention
-    ids = Segments(store, *layout.spec.retention).ids(max(0, first_ms) // interval_ms, last_ms // interval_ms)
-    if layout.unended_segment is not None:
-        ids = [*ids, layout.unended_segment]
-    return [segment_prefix(segment_id) for segment_id in ids]
