@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.engines.scans import pairs_with_prefix, prefix_end
-from statestore.bytestore.kinds.entry_scan import EntryBounds, SegmentEnd, bounded_pairs, segment_prefixes
+from statestore.bytestore.kinds.entry_scan import EntryBounds, SegmentEnd, pairs_in_segment, segment_prefixes
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, SEGMENT_ID_SIZE, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec, index_family
@@ -183,13 +183,18 @@ def header_index(store: ByteStore) -> HeaderIndex | None:
 
 def key_finder(
     store: ByteStore, headers: Iterable[tuple[str, bytes | None]]
-) -> Callable[[bytes], Iterator[bytes]] | None:
-    """Return what yields, of a segment, the keys that may have one of these headers; None without an index of any."""
+) -> Callable[[bytes], Iterator[bytes] | None]:
+    """Return what yields, of a segment, the keys that may have one of these headers; None of one without an index."""
     index = header_index(store)
     for name, value in headers:
         if index is not None and value is not None and name in index.header_keys.names:
-            return partial(index.keys_with_header, name, value)
-    return None
+            return partial(_keys_in_segment, index, name, value)
+    return lambda _: None
+
+
+def _keys_in_segment(index: HeaderIndex, name: str, value: bytes, segment: bytes) -> Iterator[bytes] | None:
+    is_indexed = not index.header_keys.latest_only or segment == _LATEST_PREFIX
+    return index.keys_with_header(name, value, segment) if is_indexed else None
 
 
 def pairs_of(store: ByteStore, keys: Iterator[bytes]) -> Iterator[Pair]:
@@ -206,17 +211,15 @@ def found_pairs(
     bounds: EntryBounds,
     headers: Iterable[tuple[str, bytes | None]],
     segment_end: SegmentEnd = SegmentEnd.INTERVAL,
-) -> Iterator[Pair]:
-    """Yield the pairs that may hold entries within `bounds` with these headers, in the store's order.
+) -> Iterator[Iterable[Pair]]:
+    """Yield of each segment the pairs that may hold entries within `bounds` with these headers, in the store's order.
 
-    There may be others among them. An index is used if there is one, and keys are not listed; of versions it has only
-    the latest.
+    There may be others among them. Segments that have an index are not read, unless keys are listed.
     """
-    find = None if layout.keeps_versions or bounds.keys is not None else key_finder(store, headers)
-    if find is None:
-        return bounded_pairs(layout, store, bounds, segment_end)
-    segments = segment_prefixes(layout, store, bounds, segment_end)
-    return pairs_of(store, chain.from_iterable(map(find, segments)))
+    find = key_finder(store, headers if bounds.keys is None else ())
+    for segment in segment_prefixes(layout, store, bounds, segment_end):
+        keys = find(segment)
+        yield pairs_in_segment(layout, store, segment, bounds) if keys is None else pairs_of(store, keys)
 
 
 class IndexedByteStore:

@@ -1,17 +1,20 @@
 """What bounds leave unread is nothing that is within them, and it is as much as a store's segments and keys allow."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.bytestore.engines.memory import MemoryByteStore
-from statestore.bytestore.kinds.entry_scan import ALL_TIMES, EntryBounds, SegmentEnd, bounded_pairs
+from statestore.bytestore.header_index import found_pairs
+from statestore.bytestore.kinds.entry_scan import ALL_TIMES, EntryBounds, SegmentEnd
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, Times, layout_of
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_of
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
+from statestore.bytestore.protocol import Pair
 from statestore.format.values.store_format import StoreFormat
 
 INTERVAL_MS = 100
@@ -42,6 +45,12 @@ def filled(kind: StoreKind, spans: Iterable[tuple[bytes, int, int]]) -> tuple[Ki
         else:
             store.put(layout.physical_key(layout.join(key, start_ms, end_ms)[0]), b"value")
     return layout, store
+
+
+def bounded_pairs(
+    layout: KindLayout, store: MemoryByteStore, bounds: EntryBounds, segment_end: SegmentEnd = SegmentEnd.INTERVAL
+) -> Iterator[Pair]:
+    return chain.from_iterable(found_pairs(layout, store, bounds, (), segment_end))
 
 
 def is_within(bounds: EntryBounds, key: bytes, start_ms: int | None, end_ms: int | None) -> bool:

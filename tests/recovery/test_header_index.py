@@ -15,9 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore.bytestore import header_index
+from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.header_index import IndexedByteStore
+from statestore.bytestore.kinds.entry_scan import StoredEntry
+from statestore.bytestore.kinds.kind_layout import layout_of
+from statestore.format.position import Position
 from statestore.format.serde import Serdes
+from statestore.format.values.stored_value import split_stored
 from statestore.headers.record_headers import Headers
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import flush_stores, shard_stores
@@ -26,6 +31,7 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.commit.pointer_fields import BatchEnd
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.restore.restore import CommittedStore
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.stores.builder import StoreBuilder
@@ -35,6 +41,9 @@ from statestore.stores.stores import Stores
 from tests.conformance.stacks import SCRATCH
 from tests.support.recovery.rescaling import Idle, States
 from tests.support.recovery.shards import wait_for_uploads
+from upgrade_tools.rows.selection import HeaderCondition, Selection, select_entries
+from upgrade_tools.serve.entries import Question, pairs_after
+from upgrade_tools.states.state import OpenStore
 
 STRING = Serdes.string()
 KEYS = ["", "a", "ab", "b", "ba", "c"]
@@ -165,6 +174,26 @@ class Shard:
             for value in VALUES:
                 assert list(store.by_header(name, value)) == with_header(entries, name, value)
 
+    def check_selections(self, committed: CommittedStore) -> None:
+        """Compare what tools find of committed entries, also of older versions, with a scan without an index."""
+        plain = MemoryByteStore("totals")
+        plain.write(committed.bytes.range(None, None))
+        layout = layout_of(committed.spec)
+        for name in self.names:
+            for value in VALUES:
+                question = Question(Selection(headers=[HeaderCondition(name, value)], prefix=b"a"[: len(value) % 2]))
+                found = []
+                for store in (committed.bytes, plain):
+                    opened = OpenStore(committed.spec, store, -1, None, Position())
+                    pairs = pairs_after(layout, store, question, None)
+                    entries = (
+                        StoredEntry(*each[:3], *split_stored(committed.spec.format, each[3]))
+                        for each in layout.entries(pairs)
+                    )
+                    paged = [entry for entry in entries if question.matches(committed.spec, entry)]
+                    found.append((paged, list(select_entries(opened, question.selection))))
+                assert found[0] == found[1]
+
     def crash_after(self, flushed: int) -> None:
         """Leave the copy as a kill does after all deltas were applied, and some families were flushed."""
         path = self.home / "local" / "state" / "shard-0000" / "copy-0"
@@ -232,6 +261,7 @@ class Batch:
         shard.now_ms += 15
         before = shard.pointer
         with shard.batch() as (store, batch):
+            shard.check_selections(batch.stores["totals"].committed)
             store.delete_expired()
             for write in self.writes:
                 write(shard, store)

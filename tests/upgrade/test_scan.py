@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from statestore import Headers, Serdes, ValueTimestampHeaders
+from statestore import Headers, Serdes, Stores, ValueTimestampHeaders
 from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from tests.support.golden.indexed import TOTALS as HEADED
@@ -21,6 +21,7 @@ from tests.support.recovery.rescaling import States
 from tests.support.recovery.shards import TOTALS, Shard, stored
 from tests.support.tools.runs import Tools, document_in, everything_below, kind_options
 from tests.support.view.written_state import WrittenState
+from upgrade_tools.rows import selection
 from upgrade_tools.rows.entry_encoding import bytes_in, in_document, shown
 
 Entry = dict[str, Any]
@@ -213,7 +214,10 @@ def test_a_scan_by_an_indexed_header_reads_what_matches_alone(
     tmp_path: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All else is as with another header of the same values, which is not indexed."""
-    state = WrittenState(tmp_path, *(builder.with_header_index("indexed") for builder in (HEADED, WINDOWS)), shards=1)
+    supplier = Stores.persistent_versioned_key_value_store_with_headers("versions", 60, 20)
+    versions = Stores.versioned_key_value_store_with_headers_builder(supplier, Serdes.string(), Serdes.string())
+    builders = [builder.with_header_index("indexed") for builder in (HEADED, WINDOWS, versions)]
+    state = WrittenState(tmp_path, *builders, shards=1)
 
     def put(shard: int, stores: Any) -> None:
         for number in range(20):
@@ -221,14 +225,17 @@ def test_a_scan_by_an_indexed_header_reads_what_matches_alone(
             held = ValueTimestampHeaders("v", 5, Headers([("indexed", value), ("other", value)]))
             stores["totals"].put(f"{number}", held)
             stores["windows"].put(f"{number}", held, number * 10)
+            stores["versions"].put(f"{number}", "v", 5, held.headers)
+        stores["versions"].put("18", "w", 6, held.headers)
 
     state.batch(put)
     read: list[int] = []
+    found_pairs = selection.found_pairs
     monkeypatch.setattr(
-        "upgrade_tools.rows.selection._counted", lambda pairs, _: (read.append(1) or pair for pair in pairs)
+        selection, "found_pairs", lambda *asked: [(read.append(1) or x for x in each) for each in found_pairs(*asked)]
     )
     location = tmp_path / "state"
-    for store in ("totals", "windows"):
+    for store in ("totals", "windows", "versions"):
         for more in ([], ["--prefix", "1"], ["--header", "other"], ["--key", "18"], ["--limit", "3"]):
             found = []
             for name in ("other", "indexed"):

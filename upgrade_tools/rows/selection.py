@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple, TypeAlias
 
 from statestore.bytestore.header_index import found_pairs
@@ -15,7 +15,7 @@ from statestore.bytestore.kinds.entry_scan import (
 )
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, Times, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.kinds.versioned_rows import Interval, intervals_by_key, intervals_of_key
+from statestore.bytestore.kinds.versioned_rows import Interval, intervals_in
 from statestore.bytestore.protocol import Pair
 from statestore.format.records.header_bytes import decode_headers
 from statestore.format.values.stored_value import split_stored
@@ -159,11 +159,16 @@ def select_entries(
 
 def _entries(store: OpenStore, selection: Selection, on_entries: OnEntries) -> Iterator[Found]:
     spec, layout = store.spec, layout_of(store.spec)
-    pairs = found_pairs(layout, store.bytes, selection.bounds(layout), selection.headers, store.segment_end)
-    for key, start_ms, end_ms, stored in layout.entries(_counted(pairs, on_entries)):
+    pairs = _counted(chain.from_iterable(_found(store, selection)), on_entries)
+    for key, start_ms, end_ms, stored in layout.entries(pairs):
         entry = StoredEntry(key, start_ms, end_ms, *split_stored(spec.format, stored))
         if selection.matches(spec, entry):
             yield Found(key, [entry])
+
+
+def _found(store: OpenStore, selection: Selection) -> Iterator[Iterable[Pair]]:
+    layout = layout_of(store.spec)
+    return found_pairs(layout, store.bytes, selection.bounds(layout), selection.headers, store.segment_end)
 
 
 def _counted(pairs: Iterable[Pair], on_entries: OnEntries) -> Iterator[Pair]:
@@ -174,7 +179,7 @@ def _counted(pairs: Iterable[Pair], on_entries: OnEntries) -> Iterator[Pair]:
 
 def _versions(store: OpenStore, selection: Selection, on_entries: OnEntries) -> Iterator[Found]:
     asks_for_versions = selection.version_at_ms is not None or bool(selection.headers) or selection.asks_for_time
-    for key, intervals in _intervals(store, selection):
+    for key, intervals in intervals_in(_found(store, selection)):
         on_entries(len(intervals))
         if not selection.matches_key(key):
             continue
@@ -182,13 +187,6 @@ def _versions(store: OpenStore, selection: Selection, on_entries: OnEntries) -> 
         versions = [version for version in all_versions if selection.matches(store.spec, version)]
         if versions or not asks_for_versions:
             yield Found(key, versions)
-
-
-def _intervals(store: OpenStore, selection: Selection) -> Iterator[tuple[bytes, list[Interval]]]:
-    if selection.key is None:
-        return intervals_by_key(store.spec, store.bytes)
-    found = intervals_of_key(store.spec, store.bytes, selection.key)
-    return iter([(selection.key, found)] if found else [])
 
 
 def _version(spec: StoreSpec, key: bytes, interval: Interval) -> StoredEntry:

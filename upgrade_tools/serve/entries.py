@@ -144,16 +144,14 @@ def _read_shard(
 def pairs_after(layout: KindLayout, store: ByteStore, question: Question, after: bytes | None) -> Iterator[Pair]:
     """Yield the pairs that may be asked for, in the store's order, behind the physical key `after`."""
     key = question.selection.key
-    # Of a versioned store only the latest versions are indexed.
-    indexed = None if layout.keeps_versions else key_finder(store, question.selection.headers)
+    find = key_finder(store, question.selection.headers)
     for segment in segment_prefixes(layout, store, question.selection.bounds(layout)):
         if after is not None and segment < after[: len(segment)]:
             continue
         if key is not None:
             yield from (pair for pair in layout.pairs_of_key(store, segment, key) if after is None or pair[0] > after)
             continue
-        if indexed is not None:
-            found = indexed(segment)
+        if (found := find(segment)) is not None:
             yield from pairs_of(store, (each for each in found if after is None or each > after))
             continue
         begin = max(segment + (question.first_key or b""), segment + (question.selection.prefix or b""))

@@ -47,14 +47,6 @@ class SegmentEnd(Enum):
     UNKNOWN = auto()  # neither the end nor the beginning is known: all segments are read
 
 
-def bounded_pairs(
-    layout: KindLayout, store: ByteStore, bounds: EntryBounds, segment_end: SegmentEnd = SegmentEnd.INTERVAL
-) -> Iterator[Pair]:
-    """Yield the pairs that may hold entries within `bounds`, in the store's order; of a segment as keys are listed."""
-    for segment in segment_prefixes(layout, store, bounds, segment_end):
-        yield from _pairs_of(layout, store, segment, bounds)
-
-
 def segment_prefixes(
     layout: KindLayout, store: ByteStore, bounds: EntryBounds, segment_end: SegmentEnd = SegmentEnd.INTERVAL
 ) -> list[bytes]:
@@ -64,7 +56,8 @@ def segment_prefixes(
     return list(map(segment_prefix, _segment_ids(layout, store, bounds, segment_end)))
 
 
-def _pairs_of(layout: KindLayout, store: ByteStore, segment: bytes, bounds: EntryBounds) -> Iterable[Pair]:
+def pairs_in_segment(layout: KindLayout, store: ByteStore, segment: bytes, bounds: EntryBounds) -> Iterable[Pair]:
+    """Return the pairs of a segment that may hold entries within `bounds`, in order, or as keys are listed."""
     if bounds.keys is not None:
         return (pair for key in bounds.keys for pair in layout.pairs_of_key(store, segment, key))
     if segment or bounds.prefix:

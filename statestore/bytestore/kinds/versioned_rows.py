@@ -7,7 +7,7 @@ segments get each `Interval` in a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from heapq import merge
 from itertools import groupby
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from statestore.bytestore.engines.scans import pairs_with_prefix
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, SEGMENT_ID_SIZE, Segments, is_latest_key, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.protocol import ByteStore, Change
+from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.errors import FormatError, StoreError
 from statestore.format.values.versioned_row import (
     SegmentRow,
@@ -250,8 +250,12 @@ def row_intervals(key: bytes, row: bytes) -> list[Interval]:
 def intervals_by_key(spec: StoreSpec, store: ByteStore) -> Iterator[tuple[bytes, list[Interval]]]:
     """Yield each key, in order, with its versions and tombstones, oldest first. Raises FormatError."""
     ids = [*Segments(store, *spec.retention).ids(), LATEST_SEGMENT]
-    # Each segment is in the order of its keys, so that all rows of a key come together.
-    rows = merge(*(_rows_of_segment(store, segment_id) for segment_id in ids), key=itemgetter(0))
+    return intervals_in(pairs_with_prefix(store, segment_prefix(segment_id)) for segment_id in ids)
+
+
+def intervals_in(segments: Iterable[Iterable[Pair]]) -> Iterator[tuple[bytes, list[Interval]]]:
+    """Yield each key with what these pairs of each segment, in the order of keys, hold of it, oldest first."""
+    rows = merge(*map(_rows, segments), key=itemgetter(0))
     for key, rows_of_key in groupby(rows, key=itemgetter(0)):
         yield key, _in_order_of_time([interval for _, row in rows_of_key for interval in row])
 
@@ -269,6 +273,6 @@ def _in_order_of_time(intervals: list[Interval]) -> list[Interval]:
     return sorted(intervals, key=itemgetter(0))
 
 
-def _rows_of_segment(store: ByteStore, segment_id: int) -> Iterator[tuple[bytes, list[Interval]]]:
-    for key, row in pairs_with_prefix(store, segment_prefix(segment_id)):
+def _rows(pairs: Iterable[Pair]) -> Iterator[tuple[bytes, list[Interval]]]:
+    for key, row in pairs:
         yield key[SEGMENT_ID_SIZE:], row_intervals(key, row)

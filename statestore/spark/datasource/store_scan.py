@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar, Final
 
 import pyarrow as pa
@@ -34,7 +35,7 @@ def entry_columns(
     """Yield the entries that pass the filter, as columns in the order of the store's bytes. Raises FormatError."""
     layout = layout_of(spec)
     headers = [] if row_filter.header is None else [row_filter.header]
-    for chunk in chunks(found_pairs(layout, store, row_filter.bounds(), headers)):
+    for chunk in chunks(chain.from_iterable(found_pairs(layout, store, row_filter.bounds(), headers))):
         columns = _kept(row_filter, layout.entry_columns(chunk))
         stored = columns.pop("stored")
         values, timestamps_ms, header_bytes = stored_columns(spec.format, stored)
