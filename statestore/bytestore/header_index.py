@@ -55,7 +55,7 @@ _INDEXED_AT_ONCE: Final = 500  # entries: a slice of some milliseconds
 _READ_AT_ONCE: Final = 64  # entries that were found, with one call
 _FEW: Final = 32  # entries: of fewer, headers are read one by one faster than in columns
 _END: Final = 2**31 - 1
-"""Of any row: without an end, Arrow's binary_slice fails or reads beyond the rows (pyarrow 26)."""
+"""The end of any row: without one, Arrow's binary_slice fails or reads beyond the rows (pyarrow 26)."""
 _LATEST_PREFIX: Final = segment_prefix(LATEST_SEGMENT)
 
 
@@ -75,7 +75,7 @@ class HeaderKeys:
         self._is_told = False
 
     def prefix(self, name: str, value: bytes, segment: bytes = b"") -> bytes:
-        """Return what the index keys of entries of a segment begin with that have a header with this value."""
+        """Return the prefix of the index keys of a segment's entries that have a header with this value."""
         return segment + self._wanted[name.encode()] + _content(value)
 
     def headers(self, stored: bytes | None) -> bytes:
@@ -92,7 +92,7 @@ class HeaderKeys:
         return stored[start : start + size]
 
     def has(self, stored: bytes, name: str, value: bytes) -> bool:
-        """Return whether an entry has a header with this value; malformed headers are none."""
+        """Return whether an entry has a header with this value; not if its headers are malformed."""
         return (name.encode(), value) in self._found(self.headers(stored))
 
     def of(self, key: bytes, header_bytes: bytes) -> list[bytes]:
@@ -102,7 +102,7 @@ class HeaderKeys:
         return [segment + wanted[name] + _content(value) + rest for name, value in self._found(header_bytes)]
 
     def of_entry(self, key: bytes, stored: bytes) -> list[bytes]:
-        """Return the index keys of an entry, none if it is an older version."""
+        """Return the index keys of an entry; an older version has none."""
         if self.latest_only and not key.startswith(_LATEST_PREFIX):
             return []
         return self.of(key, self.headers(stored))
@@ -118,7 +118,7 @@ class HeaderKeys:
             return pa.array(map(self.headers, stored), pa.binary())
 
     def of_columns(self, keys: pa.BinaryArray, header_bytes: pa.BinaryArray) -> list[bytes]:
-        """Return `of` each key with the headers in its row."""
+        """Return the index keys of entries with these headers, as `of` does for one."""
         try:
             headers = decode_header_column(header_bytes)
         except FormatError:
@@ -163,7 +163,7 @@ def _held(value: bytes) -> bytes:
 
 @runtime_checkable
 class HeaderIndex(Protocol):
-    """Finds entries by the headers that it has an index of."""
+    """Finds entries by the headers that it indexes."""
 
     header_keys: HeaderKeys
 
@@ -184,7 +184,7 @@ def header_index(store: ByteStore) -> HeaderIndex | None:
 def key_finder(
     store: ByteStore, headers: Iterable[tuple[str, bytes | None]]
 ) -> Callable[[bytes], Iterator[bytes] | None]:
-    """Return what yields, of a segment, the keys that may have one of these headers; None of one without an index."""
+    """Return what yields a segment's keys that may have one of these headers; None for a segment without an index."""
     index = header_index(store)
     for name, value in headers:
         if index is not None and value is not None and name in index.header_keys.names:
@@ -198,7 +198,7 @@ def _keys_in_segment(index: HeaderIndex, name: str, value: bytes, segment: bytes
 
 
 def pairs_of(store: ByteStore, keys: Iterator[bytes]) -> Iterator[Pair]:
-    """Yield these keys with their values, but those that have none."""
+    """Yield those of the keys that have a value, with it."""
     while at_once := list(islice(keys, _READ_AT_ONCE)):
         for key, stored in zip(at_once, store.get_many(at_once), strict=True):
             if stored is not None:
@@ -212,7 +212,7 @@ def found_pairs(
     headers: Iterable[tuple[str, bytes | None]],
     segment_end: SegmentEnd = SegmentEnd.INTERVAL,
 ) -> Iterator[Iterable[Pair]]:
-    """Yield of each segment the pairs that may hold entries within `bounds` with these headers, in the store's order.
+    """Yield, by segment, the pairs that may hold entries within `bounds` with these headers, in the store's order.
 
     There may be others among them. Segments that have an index are not read, unless keys are listed.
     """
@@ -226,8 +226,8 @@ class IndexedByteStore:
     """A ByteStore that keeps the index of its entries' headers in step with what is written to it.
 
     `entries` has the entries in the format of `spec`; those that `inner` still has in an older one have no headers.
-    If the copy is not `exact`, a crash may have lost writes to one of both that are applied again: then all headers of
-    what is written go into the index, also those that the entry seems to have had before.
+    If the copy is not `exact`, a crash may have lost writes to one of the two, and they are applied again: then all
+    headers of what is written go into the index, even if the entry seems to have had them before.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class IndexedByteStore:
         self.inner = inner
         self.header_keys = HeaderKeys(spec)
         self.entries_indexed = 0
-        """How many entries that were there before were indexed since the store was opened."""
+        """How many older entries were indexed since the store was opened."""
         self._entries = entries
         self._index = index
         self._exact = exact
@@ -282,7 +282,7 @@ class IndexedByteStore:
 
     def write(self, changes: Iterable[Change]) -> None:
         """Apply all changes in order, a value of None deleting its key, and what they change in the index."""
-        # A crash between both costs nothing: there is no write-ahead log, and what was applied is applied again.
+        # A crash between the two costs nothing: there is no write-ahead log, and what was applied is applied again.
         for part in chunks(changes):
             rows = self._index_changes(dict(part))
             self.inner.write(part)
@@ -308,7 +308,7 @@ class IndexedByteStore:
     def _difference(
         self, keys: Sequence[bytes], before: Sequence[bytes | None], after: Sequence[bytes | None]
     ) -> tuple[set[bytes], set[bytes]]:
-        """Return index keys of entries before and after a change, not those of unchanged headers if it is exact."""
+        """Return the index keys before and after changes; of an exact copy only where headers differ."""
         of, headers = self.header_keys.of, self.header_keys.headers
         gone: set[bytes] = set()
         there: set[bytes] = set()
@@ -378,7 +378,7 @@ class IndexedByteStore:
     def finish_upgrade(
         self, budget_ms: float | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> UpgradeProgress:
-        """Move entries of an older format, then index what is not yet, a slice of each at least, within `budget_ms`."""
+        """Move entries of an older format, then index the rest, within `budget_ms` but at least a slice of each."""
         deadline = None if budget_ms is None else clock() + budget_ms / 1000
         if isinstance(self.inner, Upgradable):
             self.inner.finish_upgrade(budget_ms)
@@ -389,14 +389,14 @@ class IndexedByteStore:
         return self.upgrade_progress()
 
     def index_slice(self) -> None:
-        """Index some of the entries that are not yet; when none is left, the index is whole."""
+        """Index the next entries; when none is left, the index is whole."""
         found = next(chunks(self._entries.range(self._next, None), max_rows=_INDEXED_AT_ONCE), [])
         rows = [(row, b"") for key, stored in found for row in self.header_keys.of_entry(key, stored)]
         self.entries_indexed += len(found)
         self._index.write([*sorted(rows), self._state_row(found)])
 
     def _state_row(self, passed: Sequence[Pair]) -> Change:
-        """Return the state after these entries were indexed; after none, all are."""
+        """Return the state row after these entries were indexed; if there were none left, all are."""
         self._passed += len(passed)
         self._next = passed[-1][0] + b"\0" if passed else None
         return _STATE_KEY, b"" if self._next is None else _COUNT.pack(self._passed) + self._next

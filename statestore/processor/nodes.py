@@ -65,7 +65,7 @@ class ProcessorNode:
     What is in them follows from its other stores."""
 
     def make(self, *, by_records: bool = False) -> Processor:
-        """Return a new processor, where it can be of single records if these go `by_records`.
+        """Return a new processor; with `by_records` one of single records, if the node has both.
 
         Raises ProcessorError if the supplier raises, TypeError if it makes anything else.
         """

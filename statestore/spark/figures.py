@@ -102,7 +102,7 @@ class ShardFigures(CallFigures):
         return sum(self.times)
 
     def to_json(self, **beside: str) -> str:
-        """Return a JSON object of objects, without zeros, and with what else the driver is to be told."""
+        """Return a JSON object of objects, without zeros, and with `beside`, which the driver needs too."""
         found: dict[str, Any] = {"shard": self.shard, "version": self.version}
         found.update((name, _not_zero(getattr(self, name))) for name in TOPICS if any(getattr(self, name)))
         found.update((name, dict(getattr(self, name))) for name in _BY_NAME if getattr(self, name))

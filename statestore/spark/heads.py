@@ -177,7 +177,7 @@ def head_figures(figures: BatchFigures) -> HeadFigures:
 
 
 def _told(progress: StreamingQueryProgress, states: Mapping[str, object]) -> Iterator[tuple[str, _Told]]:
-    """Yield the id of each of these states that had shard calls, or could have had some, with what was told of it."""
+    """Yield the id of each of these states that the progress reports on, with what it reports."""
     for state_id, metrics in observed_states(progress):
         if state_id in states:
             try:

@@ -1,4 +1,4 @@
-"""Figures as metrics: one table, which Prometheus and OpenTelemetry get, and dashboard, rules and page are checked by.
+"""Figures as metrics: one table for Prometheus and OpenTelemetry, against which dashboard, rules and page are checked.
 
     figures of a batch ── readings ──> metric, labels, value ──> counters add them up, gauges keep the last
 
@@ -38,7 +38,7 @@ _STORE: Final = (*_SHARD, "store")
 _GAUGES: Final = re.compile(r"version|sizes\..*|snapshot\.overdue|upgrade\.entries_left")
 """Figures that say what is, not what a batch did."""
 _UNITS: Final = {"_ms": "s", "_bytes": "By"}
-"""The unit of metrics whose figure ends so, as OpenTelemetry writes it."""
+"""The unit, as OpenTelemetry writes it, by the ending of a figure's name."""
 _UNIT_NAMES: Final = {"s": "_seconds", "By": "_bytes", "": ""}
 
 
@@ -57,7 +57,7 @@ class Metric:
 
     @property
     def unit(self) -> str:
-        """The unit in OpenTelemetry's words; the values of readings are in it."""
+        """The unit of readings, as OpenTelemetry writes it."""
         return next((unit for ending, unit in _UNITS.items() if self.figure.endswith(ending)), "")
 
     @property
@@ -73,7 +73,7 @@ class Metric:
 
     @property
     def help(self) -> str:
-        """What it is of."""
+        """What people read of it."""
         return f"{self.figure}, as last told" if self.is_gauge else f"{self.figure} of all batches of this driver"
 
 

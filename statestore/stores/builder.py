@@ -136,8 +136,8 @@ class StoreBuilder(Generic[S]):
     def with_header_index(self, *names: str) -> StoreBuilder[S]:
         """Return a builder of a store whose entries `by_header` finds by headers of these names, instead of any before.
 
-        The index is kept with the local copy of a shard, never in deltas or changelogs: a put costs nothing, but its
-        delta more when it is applied. An index that is new to a state is built beside the next batches. Raises
+        The index is kept with the local copy of a shard, never in deltas or changelogs: a put costs nothing more, to
+        apply its delta does. An index that is new to a state is built beside the next batches. Raises
         ValueError for a store whose format has no headers, and for names that are missing, empty, double or no text.
         """
         if not self.format.has_headers:
@@ -147,7 +147,7 @@ class StoreBuilder(Generic[S]):
         if not names:
             raise ValueError(f"store {self.name!r}: with_header_index needs the name of a header")
         for name in names:
-            # Malformed names of headers are read with U+FFFD, so many would be one.
+            # Malformed names of headers are read with U+FFFD: several would become one.
             if not isinstance(name, str) or not name or re.search("[\ufffd\ud800-\udfff]", name):
                 raise ValueError(f"store {self.name!r}: the name of an indexed header must be text, got {name!r}")
         if len(set(names)) < len(names):

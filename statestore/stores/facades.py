@@ -1,4 +1,4 @@
-"""Facades: stores that show less than they hold, as who asks for one knows no timestamps or headers.
+"""Facades: stores that show less than they hold, for callers that know no timestamps or no headers.
 
 The same store class on the same bytes, whose codec leaves out what is not shown, and fills it in when something is put.
 Source: the *StoreFacade classes of Kafka Streams.
@@ -43,7 +43,7 @@ _MAPPINGS: Final[dict[tuple[StoreFormat, StoreFormat], _Mapping]] = {
 
 
 def facade(held: StoreFormat, shown: StoreFormat) -> Callable[[ValueCodec], ValueCodec] | None:
-    """Return what makes the codec of a store that holds one format show another one; None if that has less."""
+    """Return what makes the codec of a store of one format show another; None if the store holds less."""
     mapping = _MAPPINGS.get((held, shown))
     return None if mapping is None else partial(_map_codec, mapping)
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from itertools import islice
+from itertools import chain
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 import pyarrow as pa
 
 from statestore.bytestore.engines.scans import prefix_end
-from statestore.bytestore.header_index import HeaderIndex, HeaderKeys, header_index
+from statestore.bytestore.header_index import HeaderIndex, header_index, pairs_of
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import MAX_SEGMENT_ID, SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec
@@ -66,7 +66,6 @@ class VersionedParts(SegmentedParts):
 
 E = TypeVar("E")
 
-_FOUND_AT_ONCE: Final = 64  # entries that are found by a header, and read with one call
 WRITES: Final = frozenset({"put", "put_value", "put_if_absent", "put_all", "put_many", "delete", "remove"})
 _OF_THE_STORE_ITSELF: Final = frozenset(
     {"close", "flush", "delete_expired", "watch_expired", "upgrade_progress", "finish_upgrade"}
@@ -108,7 +107,7 @@ class ReadableStore:
         return None
 
     def read_only(self) -> ReadableStore:
-        """Return a view of the store that has its methods to read, and no other ones; of a view, itself."""
+        """Return a view of the store that has its methods to read, and no others; of a view, itself."""
         return self
 
     def by_header(self, name: str, value: bytes | str) -> StoreIterator[tuple[Any, Any]]:
@@ -116,8 +115,8 @@ class ReadableStore:
 
         In the order of the bytes of keys, in stores of windows and sessions segment by segment; of a versioned store
         the latest versions. Text is taken as UTF-8. If an entry has several headers of that name, each counts. Finds
-        the entries that are there at the call, and reads each when its turn comes, so that one that was changed
-        meanwhile shows as it is then, if it still has the header. Raises StoreError if the header is not indexed.
+        the entries that are there at the call, and reads each when its turn comes, so that one that has
+        changed by then shows as it is then, if it still has the header. Raises StoreError if the header is not indexed.
         """
         if not isinstance(value, bytes | str):
             raise TypeError(f"store {self.name!r}: a header's value must be bytes or text, not {shape_of(value)}")
@@ -132,30 +131,22 @@ class ReadableStore:
         return self._iterate_stored(self._stored_by_header(name, value.encode() if isinstance(value, str) else value))
 
     def _stored_by_header(self, name: str, value: bytes) -> Iterator[Pair]:
-        """Return the pairs that are shown of the entries with a header, as they are found at the call."""
+        """Return the pairs to show of the entries that have a header at the call."""
         index = self._header_index
         if index is None:
             raise StoreError(self.name, "its bytes have no index of headers")
+        has = index.header_keys.has
         found = [index.keys_with_header(name, value, segment) for segment in self._indexed_segments()]
-        return self._with_header(index.header_keys, found, name, value)
+        pairs = pairs_of(self._inner, chain.from_iterable(found))
+        return ((key, stored) for key, stored in pairs if has(stored, name, value))
 
     @cached_property
     def _header_index(self) -> HeaderIndex | None:
         return header_index(self._inner)
 
     def _indexed_segments(self) -> Iterable[bytes]:
-        """Return what the keys of each segment begin with that may have indexed entries that are shown."""
+        """Return the key prefix of each segment that may have entries to show."""
         return (b"",)
-
-    def _with_header(
-        self, keys: HeaderKeys, found: Iterable[Iterator[bytes]], name: str, value: bytes
-    ) -> Generator[Pair, None, None]:
-        """Yield the entries of the keys that were found, as they are now, unless they lack the header."""
-        for segment in found:
-            while at_once := list(islice(segment, _FOUND_AT_ONCE)):
-                for key, stored in zip(at_once, self._inner.get_many(at_once), strict=True):
-                    if stored is not None and keys.has(stored, name, value):
-                        yield key, stored
 
     def _iterate_stored(self, pairs: Iterator[Pair]) -> StoreIterator[tuple[Any, Any]]:
         """Yield what the store shows of its pairs."""

@@ -35,7 +35,7 @@ class OpenShard:
         self._copy = copy
         self._opened = opened
         self.built: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-        """What was built on its bytes at this version, by what for."""
+        """What a store has built on its bytes at this version, by that store."""
 
     @property
     def pointer(self) -> CommitPointer:
@@ -149,7 +149,7 @@ class OpenShards:
                 except StateStoreError as problem:
                     _LOG.warning("shard %d: opening it anew: %s", number, problem)
                 self._close(number)
-        # Last: if this was interrupted, those that went on are opened anew at the versions of before.
+        # Last: after an interruption, shards that went on are opened anew at the versions before.
         self.pointers = pointers
         self._state = ShardedState(metadata.state_id, self._location, metadata.stores, self._state.local)
 

@@ -1,6 +1,6 @@
 """The read-only classes of stores over all shards: reads of one key go to its shard, all others to all of them.
 
-Which reads there are is said by the classes alone. One is of a single key if its first argument is called `key`.
+The classes alone say which reads there are. One is of a single key if its first argument is called `key`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class RoutedReads(ReadableStore):
     def _take_shards(self) -> None:
         self._sharded.go_on()
         times_ms = self._sharded.stream_times_ms()
-        # What is too old in the shard that it is in is hidden there, so the time of the slowest shard hides no more.
+        # Each shard hides what is too old in it; the time of the slowest shard hides no more than that.
         slowest_ms = min(times_ms, default=NO_STREAM_TIME)
         reads_all = self._reading.over(self._sharded, readable(MergedStore(self._sharded)), slowest_ms)
         self._base.__init__(self, reads_all._parts)
@@ -90,7 +90,7 @@ class RoutedReads(ReadableStore):
         return self._latest_ms if self._sharded.spec.kind.is_segmented else None
 
     def _ask(self, read: Read, key: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Have the shard of a key read; if that is not known, others too: until one has something, or all."""
+        """Read the shard of a key; if that may be another, further ones, until one has something, or all."""
         sharded, name = self._sharded, read.__name__
         first, then = sharded.holding.order(self._require_key(key), sharded.numbers)
         store = self._in(first[0]) if first else self._nothing

@@ -34,13 +34,13 @@ class Holding(NamedTuple):
     is_global: bool
     """Whether each of them holds all entries."""
     key_of: KeyOf | None
-    """From a key of the store to what may be the record's, by which shards are chosen; None if they are not."""
+    """Makes of a store's key what may be the record's, which chooses the shard; None if keys do not choose it."""
     is_known: bool
-    """Whether that certainly is the record's."""
+    """Whether it certainly is the record's."""
 
     @classmethod
     def of(cls, metadata: StateMetadata, spec: StoreSpec, key_of: KeyOf | None, *, trust_keys: bool) -> Holding:
-        """Return where a store is. `key_of` of None is not known; `trust_keys`: the key itself then."""
+        """Say where a store is. The record's key is not known without `key_of`; with `trust_keys` it is the store's."""
         is_global = spec.name in metadata.global_stores
         if is_global or metadata.shards == 1:
             return cls(spec, metadata.shards, is_global, _same, True)
@@ -48,7 +48,7 @@ class Holding(NamedTuple):
         return cls(spec, metadata.shards, False, by_key, by_key is not None and (key_of is not None or trust_keys))
 
     def order(self, key: bytes, numbers: list[int]) -> tuple[list[int], list[int]]:
-        """Return of these shards the one that may have a key, and those to be asked if that does not have it.
+        """Return of these shards the one that may have a key, and those to ask if it does not.
 
         The key is without the times of a window or session.
         """
@@ -94,7 +94,7 @@ class Readable(Protocol):
 
 
 def readable(store: Readable) -> ByteStore:
-    """Return a store for what takes any, and only reads it."""
+    """Return a store for callers that take any store and only read it."""
     return cast(ByteStore, store)
 
 
@@ -213,7 +213,7 @@ class _BytesOfShard:
     def _scan(self, pairs: Iterator[Pair]) -> Generator[Pair, None, None]:
         with self._noticing():
             yield from pairs
-        if not self.is_open:  # a scan of what was closed just ends
+        if not self.is_open:  # a scan of a closed store just ends
             raise StoreClosedError(self.name)
 
     @contextmanager
@@ -226,7 +226,7 @@ class _BytesOfShard:
 
 
 class _VisibleBytes(_BytesOfShard):
-    """The same of windows or sessions, without those that are too old for the shard that they are in."""
+    """Those of windows or sessions in a shard, without what is too old there."""
 
     def __init__(self, shard: OpenShard, spec: StoreSpec) -> None:
         super().__init__(shard, spec.name)
@@ -310,7 +310,7 @@ class MergedStore:
         return sum(store.approximate_num_entries() for store in self._all())
 
     def _order(self, key: bytes) -> tuple[list[int], list[int]]:
-        """Return the shards that may have an entry, and those to be asked then."""
+        """Return the shards that may have an entry, and those to ask next."""
         plain = key[self._prefix_size : len(key) - self._suffix_size]
         return self._store.holding.order(plain, self._store.numbers)
 

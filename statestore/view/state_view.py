@@ -37,14 +37,14 @@ from statestore.view.sharded_store import Holding, ShardedStore
 from statestore.view.store_types import QueryableStoreType
 
 _COPIES: Final = "view-copies"
-"""Where in a `local_dir` the copies are: a query that has the same one has its own beside it, by the state's id."""
+"""Where in a `local_dir` the copies are: those of a query that has the same one are beside it, by the state's id."""
 
 _not_closed: WeakSet[StateView] = WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
-    """Close what nobody has closed while modules still work: copies are marked as whole then."""
+    """Close what nobody has closed, while modules still work, so that copies are marked as whole."""
     for view in list(_not_closed):
         view.close()
 
@@ -52,14 +52,14 @@ def _close_all() -> None:
 class StateView:
     """A committed state at one batch, to be read. Use it in a `with`, or close it. Not for several threads.
 
-    `location` is the state location of a query, `stage` the number of the stage if it has several. What is committed
-    says its newest head; or `pointers`, as `python -m statestore.spark pointers` prints them. Shards are opened when
-    they are asked for, in copies below `local_dir`, which stay there; None is a temporary directory. Of more than
-    `max_open_shards` the one that was used longest ago is closed, but none that is being scanned.
+    `location` is the state location of a query, `stage` the number of the stage if it has several. Its
+    newest head says what is committed, or `pointers` do, as `python -m statestore.spark pointers` prints them. Shards
+    are opened when they are asked for, in copies below `local_dir`, which stay there; None is a temporary directory. Of
+    more than `max_open_shards` the one that was used longest ago is closed, but none that is being scanned.
 
-    A key is looked for in its shard. In stores of which it is not known that their keys are those of records, others
-    are asked too if that has nothing: unless `key_of` says, by store, what the record's key is in the bytes of a
-    store's, or `trust_keys` that it is that key. Raises LocationError, RecoveryError, StatePointersError, and
+    A key is looked for in its shard. If that has nothing, further shards are asked where a store's keys may not be
+    those of records, unless `key_of` has, by store, a function that gets the record's key from the bytes of the
+    store's, or `trust_keys` says that they are the same. Raises LocationError, RecoveryError, StatePointersError, and
     ValueError for illegal arguments.
     """
 
@@ -103,7 +103,7 @@ class StateView:
 
     @property
     def head(self) -> Head | None:
-        """The head that says what is committed; None if `pointers` did, or no query ran on what a tool has made."""
+        """The head that says what is committed; None if `pointers` did, or a tool made the state and no query ran."""
         return self._head
 
     @property
@@ -141,7 +141,7 @@ class StateView:
     ) -> Any:
         """Return a store over all shards, to be read; it goes on with the view.
 
-        It has all methods that the query's own has to read, and no other ones, and shows what `store_type` says; None
+        It has the methods to read that the query's own store has, and no others. It shows what `store_type` says; None
         is all that the store holds. A serde of None leaves bytes as they are. `clock` says by which clock entries with
         a time to live have expired, as in `with_ttl`. Raises StoreError if the state has no such store, and
         StoreFormatError if it can't be shown as `store_type`.

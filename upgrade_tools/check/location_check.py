@@ -51,7 +51,7 @@ def location_problems(state: LocationState, on_files: Callable[[int], None]) -> 
 
 
 def _head(state: LocationState) -> Iterator[str]:
-    """Yield what the head says, beside what is known of commits otherwise. Raises RecoveryError."""
+    """Yield what the head says, compared with pointers that were given. Raises RecoveryError."""
     head = newest_head(state.location, state.metadata.state_id)
     if head is None:
         return

@@ -227,7 +227,7 @@ def expiry_headers(given: Sequence[str] | None) -> dict[str, str]:
 def state_at(path: str, committed: CommittedGroup, *groups: OptionGroup, **chosen: Any) -> State:
     """Return the state at a path or URI; `chosen` are fields of `StateOptions`, beside those of the groups.
 
-    Of a state location without pointers or checkpoint it is what the head says, of which people are told.
+    Of a state location without pointers or checkpoint it is what the head says, and a line on stderr says so.
     """
     for group in groups:
         chosen.update(group.chosen())

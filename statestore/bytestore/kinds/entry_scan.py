@@ -50,7 +50,7 @@ class SegmentEnd(Enum):
 def segment_prefixes(
     layout: KindLayout, store: ByteStore, bounds: EntryBounds, segment_end: SegmentEnd = SegmentEnd.INTERVAL
 ) -> list[bytes]:
-    """Return what keys begin with in each segment that may hold entries within `bounds`, in order; of none, b""."""
+    """Return the key prefixes of segments that may hold entries within `bounds`, in order; b"" without segments."""
     if not layout.spec.kind.is_segmented:
         return [b""]
     return list(map(segment_prefix, _segment_ids(layout, store, bounds, segment_end)))

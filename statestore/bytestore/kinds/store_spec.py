@@ -202,8 +202,8 @@ def column_family(spec: StoreSpec, store_format: StoreFormat | None = None) -> s
 def index_family(spec: StoreSpec) -> str | None:
     """Return the name of the column family with the index of the headers of `spec`; None if it has none.
 
-    It begins with `:` as no family of entries does: a release that knows no indexes drops it before it writes entries,
-    and one whose store has other indexed headers does likewise, as the names of those are in it.
+    It begins with `:`, which no family of entries does, so a release that knows no indexes drops it before it writes
+    entries. It has the names of the headers, so a store that indexes others drops it, too.
     """
     if not spec.indexed_headers or not spec.format.has_headers:
         return None

@@ -170,7 +170,7 @@ def _pattern(name: str, value: str | None) -> str | None:
         raise invalid(name, value, f"Invalid regex: {problem or 'there is none'}")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # what Python warns of, it will read otherwise one day
+            warnings.simplefilter("error")  # a later Python will read it in another way
             re.compile(value, re.ASCII)
     except (re.error, Warning, RecursionError, OverflowError) as cause:
         raise invalid(name, value, f"Invalid regex: {cause}") from cause
@@ -179,10 +179,10 @@ def _pattern(name: str, value: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class TopicNameMatches(Predicate):
-    r"""True of a record whose topic, all of it, matches a regular expression; not of one without a topic.
+    r"""True of a record whose whole topic matches a regular expression; not of one without a topic.
 
-    The expression is one of Python's `re`, in which \\d, \\w and \\s are ASCII as in Java. What Python does not know of
-    Java's (possessive quantifiers before 3.11, \\p{...}, \\Q...\\E, \\h, \\R, flags in the middle, groups named
+    The expression is one of Python's `re`, in which \\d, \\w and \\s are ASCII as in Java. What only Java knows
+    (possessive quantifiers before 3.11, \\p{...}, \\Q...\\E, \\h, \\R, flags in the middle, groups named
     (?<name>...)) is refused, and so are classes within classes and &&, which Python would read as something else.
     """
 
@@ -211,7 +211,7 @@ class TopicNameMatches(Predicate):
 
 
 def _java_only(pattern: str) -> str | None:
-    """Return what in a pattern Python would read as something else than Java does, None if nothing."""
+    """Return what Python and Java would read differently in a pattern, None if nothing."""
     position, in_class = 0, False
     while position < len(pattern):
         character = pattern[position]
@@ -222,7 +222,7 @@ def _java_only(pattern: str) -> str | None:
         elif character == "[":
             in_class = True
             position += pattern.startswith("^", position + 1)
-            position += pattern.startswith("]", position + 1)  # the first one is of the class itself
+            position += pattern.startswith("]", position + 1)  # the first one is a member of the class
         elif character == "]":
             in_class = False
         position += 1

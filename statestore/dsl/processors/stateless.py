@@ -18,9 +18,9 @@ Pair: TypeAlias = "tuple[Any, Any]"
 
 _ROWS_MAX: Final = 8192
 _BYTES_MAX: Final = 8 << 20
-"""How many records of columns are made before they go on, and of what size: one may become any number."""
+"""So many new records go on at once, or of this size: one record may become any number of them."""
 _LOOK_AFTER: Final = 256
-"""After how many of them that is looked at."""
+"""How many are made between two looks at their size."""
 
 
 class StatelessStep(NamedTuple):
@@ -84,7 +84,7 @@ class StatelessColumns(Stateless, BatchProcessor):
         made: tuple[list[int], list[Any], list[Any]] = ([], [], [])
         rows, keys, values = made
         first_look = header_bytes = size_bytes = 0
-        if self._step.makes_values:  # else there is no more than there was
+        if self._step.makes_values:  # else values are those that came
             first_look, header_bytes = _LOOK_AFTER, int(row_sizes(records.headers).max()) * _LOOK_AFTER
         look_at = first_look
         try:

@@ -33,7 +33,7 @@ def partition_column(keys: pa.BinaryArray, partitions: int) -> Partitions:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Return what `partition_column` does of one key, without the cost of a column."""
+    """Return what `partition_column` returns for one key, without the cost of a column."""
     hashed = _SEED ^ len(key)
     whole = len(key) & ~3
     for (word,) in _WORD.iter_unpack(key[:whole]):

@@ -56,7 +56,7 @@ class Usage(NamedTuple):
 def usage_of(records: RecordColumns | _SingleRecords, charge: _Charged = "sender") -> dict[str, Traffic]:
     """Return the traffic of records by principal: who has sent them, or who has sent them first (`origin`).
 
-    Keys and values are bytes or null. Those without a trail are those of "". Raises TrailRefusedError for a malformed
+    Keys and values are bytes or null. Records without a trail count for "". Raises TrailRefusedError for a malformed
     trail, ValueError for another `charge`.
     """
     _check_charge(charge)

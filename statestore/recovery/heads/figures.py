@@ -22,9 +22,9 @@ class RecentBatch(NamedTuple):
 
     batch: int
     time_ms: int
-    """When it was told of, since the epoch."""
+    """When it was reported, since the epoch."""
     duration_ms: int
-    """Of all of Spark's batch, other operators included."""
+    """How long Spark's batch took, with all other operators."""
     records: int
     """That came in."""
     delta_bytes: int
@@ -42,7 +42,7 @@ class LastCall(NamedTuple):
 
 
 class HeadFigures(NamedTuple):
-    """Of one batch, or what a head has of several."""
+    """The figures of one batch, or those that a head has of several."""
 
     recent: tuple[RecentBatch, ...] = ()
     calls: Mapping[int, LastCall] = {}

@@ -85,7 +85,7 @@ class HeadPublisher:
         if self._batch == -1:
             self._go_on(batch)
         if batch <= self._batch:
-            return None  # told again
+            return None  # it was reported before
         calls = list(calls)
         known = self._known if batch == self._batch + 1 and self._known else self._before(batch, calls)
         self._batch, self._known = batch, {}
@@ -155,7 +155,7 @@ class HeadPublisher:
             rivals = _rivals(names, own[-1]) if own else names
             if own and not rivals:
                 self._order, self._published = own[-1].order, own
-            elif own:  # it has not looked once more
+            elif own:  # it was stopped before it looked once more
                 self.location.delete_all(name.file for name in own)
                 names = rivals
         if self._order is not None:
@@ -187,7 +187,7 @@ class HeadPublisher:
             _LOG.warning("%s", damaged)
             newest = None
         if newest is not None and newest.state_id != self.state_id:
-            newest = None  # of a state that was here before
+            newest = None  # of an earlier state in this location
         if newest is not None and not _comes_after(head, newest):
             _LOG.info("%s: no head of %s: there is one of %s", self.location, head.describe(), newest.describe())
             return None
