@@ -291,19 +291,6 @@ def one_of(*allowed: str, ignore_case: bool = False) -> Rule:
     return check
 
 
-def at_least(minimum: int) -> Rule:
-    """Return the rule that a number is at least `minimum`; None is refused."""
-
-    def check(name: str, value: Any) -> Any:
-        if value is None:
-            raise invalid(name, value, "Value must be non-null")
-        if value < minimum:
-            raise invalid(name, value, f"Value must be at least {minimum}")
-        return value
-
-    return check
-
-
 def every(*rules: Rule) -> Rule:
     """Return the rule that all of several hold, in this order."""
 

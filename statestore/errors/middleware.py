@@ -220,11 +220,11 @@ class TrailRefusedError(RecordRefusedError):
 
 
 class RegistryUnavailableError(ServiceUnavailableError):
-    """A schema registry does not answer, or not as one. Nothing is known of the record's schema: see its base class."""
+    """A schema registry does not answer, or answers something else. The record may be fine: see the base class."""
 
 
 class SchemaRejectedError(SerializationError):
-    """A registry does not take the schema of what is written, for a subject."""
+    """A registry does not take the schema to be written, for a subject."""
 
     subject: str = field(kw_only=False)
     problem: str
@@ -246,15 +246,15 @@ class SchemaIdError(DeserializationError):
 
 
 class IncompatibleSchemaError(DeserializationError):
-    """What a record holds can't be read: its bytes are not of its schema, or that does not go with the reader's."""
+    """A record can't be read: its bytes don't follow its schema, or this is not compatible with the reader's."""
 
 
 class SchemaRefusedError(RecordRefusedError):
-    """A record's value names no schema, one that is not there, or one that the topic's does not go with."""
+    """A record's value names no schema, an unknown one, or one that is not compatible with the topic's."""
 
 
 class UnknownContentTypeError(DeserializationError):
-    """A record's content type is none that the serde has a format for; None if the record has none."""
+    """The serde has no format for a record's content type; None if the record has no content type."""
 
     content_type: str | None = field(kw_only=False)
     known: str

@@ -63,7 +63,7 @@ class UnknownRecordKeyError(NewStateError):
 
 
 class StateCheckError(NewStateError):
-    """The new state has not the entries of the old one: `expected` and `found` count those of `store`."""
+    """The new state lacks entries of the old one, or has others: `expected` and `found` count those of `store`."""
 
     store: str = field(kw_only=False)
     shard: int

@@ -307,7 +307,7 @@ class PlatformError(StateStoreError):
 
 
 class OperatingSystemError(PlatformError):
-    """The operating system is one that statestore does not run on."""
+    """statestore does not run on this operating system."""
 
     system: str
     message: str = text(

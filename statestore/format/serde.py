@@ -65,7 +65,7 @@ class Serde(Generic[T]):
     with_headers: HeaderSerde[T] | None = None
     """What to use where there are headers; None if the serde has no use for them."""
     columns: ColumnSerde | None = None
-    """The same for whole columns; None if there is none, and always if the serde takes headers."""
+    """The same for whole columns, if there is; never where the serde takes headers."""
 
     @property
     def is_identity(self) -> bool:

@@ -169,8 +169,8 @@ class ShardBatch:
 
         Without writes there is no delta and no new version. `on_changelog` is called with each store that was written
         to, before anything is durable; what it raises ends the batch. Raises what RunFences.hold does,
-        LocationNotWritableError, SnapshotOverdueError, UnreadableCommitError, SpilledDeltaCorruptedError, and what a
-        spill failed with.
+        LocationNotWritableError, SnapshotOverdueError, UnreadableCommitError, SpilledDeltaCorruptedError, and the
+        error of a spill.
         """
         written, end = self.delta.finish(), end or BatchEnd()
         if written is None:

@@ -88,13 +88,13 @@ def arrow_type_of(spark_type: DataType) -> pa.DataType:
     return to_arrow_type(spark_type, **in_utc)
 
 
-def repartition_by_id(rows: DataFrame, partitions: int, column: str) -> DataFrame:
-    """Return `rows` in so many partitions, each row in the partition whose number is in `column`."""
+def repartition_by_shard(rows: DataFrame, partitions: int) -> DataFrame:
+    """Return `rows` in so many partitions, each row in the partition whose number is in the column `shard`."""
     if not LACKS_SOME:
-        return rows.repartitionById(partitions, column)
+        return rows.repartitionById(partitions, "shard")
     # As with the group keys of shards: for each partition, a number that Spark's hash sends there.
     numbers = f.array(*map(f.lit, routing_numbers(partitions, partitions)))
-    return rows.repartition(partitions, numbers[f.col(column)])
+    return rows.repartition(partitions, numbers[f.col("shard")])
 
 
 def object_column(values: Sequence[Any]) -> Any:

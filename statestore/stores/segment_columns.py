@@ -86,7 +86,7 @@ def put_segmented(
 
 
 def upper_bound(key: bytes, suffix: bytes) -> bytes:
-    """Return a key that none of the keys up to `key`, each followed by at most `suffix`, is greater than.
+    """Return a bound of all keys up to `key`, each followed by at most `suffix`.
 
     A shorter key, followed by its time, can sort behind a longer one that it begins: `k` and its time behind `k 00`
     and its time. So each beginning of `key` is a candidate where `suffix` is greater than what follows there.

@@ -103,7 +103,8 @@ class RoutedReads(ReadableStore):
         if not LAYOUTS[sharded.spec.kind].keeps_versions:
             found.close()
             return read(self, *given, **named)
-        return StoreIterator(self.name, _chained([found, *(getattr(self._in(n), name)(*given, **named) for n in then)]))
+        scans = [found, *(getattr(self._in(number), name)(*given, **named) for number in then)]
+        return StoreIterator(self.name, (each for scan in scans for each in scan))
 
     def _stored_by_header(self, name: str, value: bytes) -> Iterator[Pair]:
         found = [self._in(number)._stored_by_header(name, value) for number in self._sharded.numbers]
@@ -125,10 +126,6 @@ class RoutedReads(ReadableStore):
             time_ms = shard.stream_time_ms(self.name)
             shard.built[self] = found = self._reading.over(sharded, sharded.bytes_in(number), time_ms)
         return found
-
-
-def _chained(scans: list[Any]) -> Generator[Any, None, None]:
-    yield from chain.from_iterable(scans)
 
 
 _CLASSES: Final[dict[type[ReadableStore], type[RoutedReads]]] = {}

@@ -11,7 +11,6 @@ from statestore.connect.config import (
     Properties,
     Property,
     Rule,
-    at_least,
     distinct_values,
     every,
     non_empty_list,
@@ -101,8 +100,6 @@ def test_a_value_is_read(type: str, given: Any, read_as: Any) -> None:
             one_of("A", "B", ignore_case=True),
             "Invalid value x for configuration n: String must be one of (case insensitive): A, B",
         ),
-        ("INT", "0", at_least(1), "Invalid value 0 for configuration n: Value must be at least 1"),
-        ("INT", None, at_least(1), "Invalid value null for configuration n: Value must be non-null"),
         (
             "STRING",
             None,

@@ -35,11 +35,11 @@ from tests.support.kafka.purchases_application import (
     running_in_kafka_streams,
 )
 from tests.support.kafka.totals_application import Amount, Model, run_in_kafka_streams, send, topology
+from tests.support.tools.migrations import entry_documents
 from tests.support.tools.page_commands import PageCommands
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.cli.app import main
 from upgrade_tools.cli.exit_codes import ExitCode
-from upgrade_tools.cli.printing.entry_documents import entry_documents
 from upgrade_tools.errors import GroupOffsetsError
 from upgrade_tools.states.detection import open_state, open_states
 from upgrade_tools.states.state import StateOptions

@@ -40,7 +40,7 @@ def test_a_partition_is_what_a_column_says(spark: SparkSession, monkeypatch: pyt
     rows = spark.range(40).select((f.col("id") % 5).cast("int").alias("shard"))
     for lacks_some in {True, spark_versions.LACKS_SOME}:
         monkeypatch.setattr(spark_versions, "LACKS_SOME", lacks_some)
-        placed = spark_versions.repartition_by_id(rows, 5, "shard")
+        placed = spark_versions.repartition_by_shard(rows, 5)
         assert placed.rdd.getNumPartitions() == 5
         found = placed.withColumn("partition", f.spark_partition_id()).distinct().collect()
         assert sorted((row.shard, row.partition) for row in found) == [(shard, shard) for shard in range(5)]

@@ -21,7 +21,8 @@ from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.tools.killed_migrations import Killer
-from upgrade_tools.cli.printing.entry_documents import Document, entry_documents
+from tests.support.tools.migrations import entry_documents
+from upgrade_tools.cli.printing.entry_documents import Document
 from upgrade_tools.errors import UnknownLayoutError
 from upgrade_tools.migration.migrate import migrate
 from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat

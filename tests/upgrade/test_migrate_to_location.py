@@ -27,8 +27,8 @@ from statestore.recovery.making.state_filling import ShardFilling
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.recovery.expired_versions import put_versions
 from tests.support.recovery.rescaling import KEYS, States, every_kind
-from tests.support.tools.migrations import tree
-from upgrade_tools.cli.printing.entry_documents import Document, entry_documents
+from tests.support.tools.migrations import entry_documents, tree
+from upgrade_tools.cli.printing.entry_documents import Document
 from upgrade_tools.errors import MigrationRefusedError, UnknownKindError, UnknownLayoutError
 from upgrade_tools.migration.migrate import migrate
 from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat, TargetLayout

@@ -102,11 +102,9 @@ class Page:
     """None if there is no more."""
 
 
-def read_page(
-    stage: ServedStage, spec: StoreSpec, question: Question, begin: PageBegin, limit: int, seconds: float = PAGE_S
-) -> Page:
-    """Return at most `limit` entries, and a pair's versions more, having read for about so long."""
-    deadline = time.monotonic() + seconds
+def read_page(stage: ServedStage, spec: StoreSpec, question: Question, begin: PageBegin, limit: int) -> Page:
+    """Return at most `limit` entries, and a pair's versions more, having read for about a second."""
+    deadline = time.monotonic() + PAGE_S
     page, key = Page(), question.selection.key
     shards = stage.state.parts if key is None else stage.state.parts_of_key(spec, key)
     if spec.name in stage.state.metadata.global_stores:

@@ -55,7 +55,6 @@ def open_states(path: str, options: StateOptions) -> list[State]:
 
     Raises what `open_state` raises.
     """
-    # A local directory without a stage is none of a query's.
     stages = [] if options.store is not None else states_at(DurableLocation(path))
     if len(stages) < 2:
         return [open_state(path, options)]

@@ -64,7 +64,7 @@ class PendingMemory:
         self.limit_bytes = limit_bytes
         self.written_bytes = 0  # not less than what is held
         self.spills = 0
-        self.failure: BaseException | None = None  # what a spill failed with, None if none did
+        self.failure: BaseException | None = None  # the error of a spill that failed, if any
         self._holders: list[HoldsWrites] = []
 
     def add(self, holder: HoldsWrites, *, first: bool = False) -> None:
@@ -180,7 +180,7 @@ class SpillingWriteSet(WriteSet):
         space.pending.add(self)
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Set the value of `key`; None deletes it. Raises LocalDiskFullError, and what a spill failed with, again."""
+        """Set the value of `key`; None deletes it. Raises LocalDiskFullError, and again the error of a spill."""
         # All of WriteSet.put with the count in it: every write of every batch goes through here.
         if self._closed:
             raise StoreClosedError(self.name)

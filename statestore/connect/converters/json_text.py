@@ -302,7 +302,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _characters_of(data: bytes, *, strict: bool) -> tuple[str, bool]:
-    """Return the characters, and whether they come from UTF-8: then bytes that are none are left as surrogates.
+    """Return the characters, and whether they come from UTF-8: if so, invalid bytes are left as surrogates.
 
     Raises DataException if the bytes are of no encoding, or, if `strict`, are not UTF-8.
     """

@@ -130,7 +130,7 @@ class ColumnChain:
         """Return what the chain makes of Spark's column of headers, and the row that each list came from.
 
         `topics` and `values` are for the predicates that look at them; without them no record has one. Raises
-        ValueError if the chain is none for columns.
+        ValueError if the chain can't run on columns.
         """
         if not self.is_in_columns:
             raise ValueError(f"not all of it can be done on columns: {self.chain.describe()}")

@@ -232,7 +232,7 @@ class ResponseJoining(Planned[ForeignKeyJoin]):
         self._context.forward(record.with_value(join.joiner(left, response.value) if has_result else None))
 
     def finish_batch(self) -> None:
-        """Delete what only late responses came for."""
+        """Delete the results of keys that got late responses only."""
         late, told = self._late, self._told
         self._late, self._told = {}, set()
         for key_bytes, (record, metadata) in late.items():

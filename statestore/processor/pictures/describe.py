@@ -29,7 +29,7 @@ class _Connected:
 
     name: str
     size: int = 1
-    """How many paths lead down from it, of what is connected so far."""
+    """How many paths lead down from it, as far as nodes are connected yet."""
 
     def __post_init__(self) -> None:
         self.above = JavaTreeSet(_Connected.is_before)

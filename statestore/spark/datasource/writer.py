@@ -37,7 +37,7 @@ from statestore.spark.datasource.row_placement import (
 )
 from statestore.spark.sessions import location_in, on_server
 from statestore.spark.shards.schema import check_choice
-from statestore.spark.spark_versions import repartition_by_id
+from statestore.spark.spark_versions import repartition_by_shard
 from statestore.stores.builder import StoreBuilder
 
 _MADE_FROM: Final = "rows of a DataFrame"
@@ -103,13 +103,13 @@ def write_initial_state(
     # Partition n has shard n, so that each shard is written by one task.
     if any(LAYOUTS[spec.kind].keeps_versions for spec in specs):
         placed = rows.mapInArrow(placement.__call__, PLACED_SCHEMA)
-        by_shard = repartition_by_id(placed, shards, "shard").sortWithinPartitions("store", "key", "start_ms")
+        by_shard = repartition_by_shard(placed, shards).sortWithinPartitions("store", "key", "start_ms")
 
         def placed_in(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return batches
     else:
         # A blob of many rows costs Spark as much as one row does.
-        by_shard = repartition_by_id(rows.mapInArrow(placement.packed, SHARD_BLOBS_SCHEMA), shards, "shard")
+        by_shard = repartition_by_shard(rows.mapInArrow(placement.packed, SHARD_BLOBS_SCHEMA), shards)
         placed_in = unpacked
 
     def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,10 +8,11 @@ from typing import Any
 
 from statestore.bytestore.kinds.store_spec import StoreType
 from tests.support.golden.kafka_streams import Fixture
-from upgrade_tools.cli.printing.entry_documents import Document, entry_documents
+from upgrade_tools.cli.printing.entry_documents import Document, document_of
 from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat
+from upgrade_tools.rows.selection import EVERYTHING, select_entries
 from upgrade_tools.states.detection import open_state
-from upgrade_tools.states.state import StateOptions
+from upgrade_tools.states.state import OpenStore, StateOptions
 
 NEWEST = {
     StoreType.KV: StoreType.HEADERS_KV,
@@ -72,7 +73,12 @@ def documents_of(path: Path, options: StateOptions, part: int = 0) -> list[Docum
     state = open_state(str(path), options)
     spec = state.the_spec()
     with state.open(part, [spec]) as stores:
-        return list(entry_documents(stores[spec.name]))
+        return entry_documents(stores[spec.name])
+
+
+def entry_documents(store: OpenStore) -> list[Document]:
+    """All entries of a store, in its order."""
+    return [document_of(store.spec, found) for found in select_entries(store, EVERYTHING)]
 
 
 def tree(directory: Path) -> Mapping[str, tuple[int, bytes]]:

@@ -14,7 +14,6 @@ null. With `--key-as` and `--value-as`, keys and values are what they are read a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from statestore.bytestore.kinds.entry_scan import StoredEntry
@@ -22,20 +21,9 @@ from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.records.header_bytes import decode_headers
 from upgrade_tools.rows.entry_encoding import AS_FOUND, EntryEncoding, in_document
-from upgrade_tools.rows.selection import EVERYTHING, Found, Selection, select_entries
-from upgrade_tools.states.state import OpenStore
+from upgrade_tools.rows.selection import Found
 
 Document = dict[str, Any]
-
-
-def entry_documents(
-    store: OpenStore, selection: Selection = EVERYTHING, *, with_headers: bool = True
-) -> Iterator[Document]:
-    """Yield the selected entries of a store, in its order. Raises what `select_entries` raises.
-
-    Without `with_headers` entries have none, and headers are parsed only if the selection asks for some.
-    """
-    return (document_of(store.spec, found, with_headers=with_headers) for found in select_entries(store, selection))
 
 
 def document_of(

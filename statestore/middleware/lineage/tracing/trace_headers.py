@@ -34,7 +34,7 @@ _TRACEPARENT_BYTES: Final = 55
 _W3C: Final = frozenset((TRACEPARENT, TRACESTATE, BAGGAGE))
 _FORM: Final = "[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]"
 _NOBODY: Final = "ff-.*|.{3}0{32}-.*|.{36}0{16}-.*"
-"""An invalid version, trace id or span id, of what has the form."""
+"""Of the right form, but with an invalid version, trace id or span id."""
 _UNSAMPLED_FLAG: Final = "[02468ace]"
 _IS_TRACEPARENT: Final = re.compile(f"(?!{_NOBODY}){_FORM}[0-9a-f]".encode()).fullmatch
 _IS_UNSAMPLED: Final = re.compile(f"(?!{_NOBODY}){_FORM}{_UNSAMPLED_FLAG}".encode()).fullmatch
