@@ -11,6 +11,7 @@ from tests.support.documentation import ROOT
 from tests.support.golden.kafka_streams import load_fixture
 from tests.support.recovery.shards import TOTALS, Shard, stored
 from tests.support.tools.page_commands import PageCommands
+from upgrade_tools.cli.app import app
 from upgrade_tools.cli.exit_codes import ExitCode
 
 PAGE = ROOT / "docs/tools.md"
@@ -56,6 +57,13 @@ def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
     assert page.run("upgrade_tools", "diff") == ""
     assert "makes version 1, 2 records" in page.run("upgrade_tools", "inspect-delta")
     assert page.left == []
+
+
+def test_every_command_has_a_place_on_the_page() -> None:
+    headings = re.findall(r"^## (.*)$", PAGE.read_text(encoding="utf-8"), re.M)
+    assert {command.name for command in app.registered_commands} <= {
+        name for heading in headings for name in heading.split(" and ")
+    }
 
 
 def test_every_exit_code_is_on_the_page() -> None:
