@@ -1,13 +1,16 @@
 """Ordered maps of bytes to bytes, and the only place that knows RocksDB.
 
 protocol        ByteStore, which everything above works on, and many writes to one at once, in rows
+layer           a store that passes all to the one below; layers change some of it
 chunks          how much is held at once of what may be large
 engines/        two of them, RocksDB and memory, and what is theirs: order of keys, memory, table files
 kinds/          what a kind of store keeps: its specification, families, keys and entries, segments, versions
 write_sets/     what a micro-batch has written and not yet committed, in memory or beyond it
 upgrades        a store in an older format, opened and converted as it is read
+header_index    entries found by their headers
 kafka_streams/  directories as Kafka Streams lays them out: a task's, a store's, a segment's
 
-Imports go down: kafka_streams, upgrades, then write_sets and kinds, then engines, then protocol and chunks. Start at
-`protocol`, then `kinds.store_spec`; `kinds.kind_layout` is what a new kind of store is added to.
+Imports go down: kafka_streams and header_index, upgrades, then write_sets and kinds, then engines and layer, then
+protocol and chunks. Start at `protocol`, then `kinds.store_spec`; `kinds.kind_layout` is what a new kind of store is
+added to.
 """

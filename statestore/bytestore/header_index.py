@@ -35,7 +35,8 @@ from statestore.bytestore.kinds.entry_scan import EntryBounds, SegmentEnd, pairs
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, SEGMENT_ID_SIZE, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec, index_family
-from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
+from statestore.bytestore.layer import ByteStoreLayer
+from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.bytestore.upgrades import Upgradable, UpgradeProgress
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import FormatError
@@ -222,8 +223,8 @@ def found_pairs(
         yield pairs_in_segment(layout, store, segment, bounds) if keys is None else pairs_of(store, keys)
 
 
-class IndexedByteStore:
-    """A ByteStore that keeps the index of its entries' headers in step with what is written to it.
+class IndexedByteStore(ByteStoreLayer):
+    """A layer that keeps the index of its entries' headers in step with what is written to it.
 
     `entries` has the entries in the format of `spec`; those that `inner` still has in an older one have no headers.
     If the copy is not `exact`, a crash may have lost writes to one of the two, and they are applied again: then all
@@ -233,17 +234,13 @@ class IndexedByteStore:
     def __init__(
         self, spec: StoreSpec, inner: ByteStore, entries: ByteStore, index: ByteStore, *, exact: bool = True
     ) -> None:
-        self.name = inner.name
-        self.inner = inner
+        super().__init__(inner)
         self.header_keys = HeaderKeys(spec)
         self.entries_indexed = 0
         """How many older entries were indexed since the store was opened."""
         self._entries = entries
         self._index = index
         self._exact = exact
-        # Most reads are of single entries: a call less for each.
-        self.get = inner.get  # type: ignore[method-assign]
-        self.range = inner.range  # type: ignore[method-assign]
         self._next: bytes | None = None
         """The first key that is not indexed; None if all are."""
         self._passed = 0
@@ -259,26 +256,9 @@ class IndexedByteStore:
                 self._index.write([self._state_row([])])
 
     @property
-    def is_open(self) -> bool:
-        """Whether `close` has not been called yet."""
-        return self.inner.is_open
-
-    @property
     def is_indexing(self) -> bool:
         """Whether entries are left that are not in the index."""
         return self._next is not None
-
-    def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`, None if it has none."""
-        return self.inner.get(key)
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each key, None for those that have none."""
-        return self.inner.get_many(keys)
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        """Set the value of `key`; None deletes it."""
-        self.write([(key, value)])
 
     def write(self, changes: Iterable[Change]) -> None:
         """Apply all changes in order, a value of None deleting its key, and what they change in the index."""
@@ -340,14 +320,6 @@ class IndexedByteStore:
             for part in chunks(pair for pair in self.inner.range(None, end) if pair[0] < end):
                 self.write([(key, None) for key, _ in part])
 
-    def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
-        """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
-        return self.inner.range(start, end, reverse=reverse)
-
-    def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
-        """Return the pairs of each range, in key order."""
-        return self.inner.range_many(ranges)
-
     def keys_with_header(self, name: str, value: bytes, segment: bytes = b"") -> Iterator[bytes]:
         """Yield the keys of a segment's entries that may have a header with this value, ascending, as of the call."""
         prefix = self.header_keys.prefix(name, value, segment)
@@ -360,10 +332,6 @@ class IndexedByteStore:
         pairs = self._entries.range(max(first, segment), prefix_end(segment))
         left = takewhile(lambda pair: pair[0].startswith(segment), pairs)
         return chain(hits, (key for key, stored in left if has(stored, name, value)))
-
-    def approximate_num_entries(self) -> int:
-        """Return about how many keys have a value."""
-        return self.inner.approximate_num_entries()
 
     def approximate_size_bytes(self) -> int:
         """Return about how much room the entries and their index take."""

@@ -119,8 +119,8 @@ KeyChanges = Mapping[bytes, "bytes | None"]  # changes of keys that are all diff
 Range = tuple[bytes, bytes]  # the first and the last key, both inclusive
 
 
-class ByteStore(Protocol):
-    """An ordered map of bytes to bytes; order is unsigned bytewise, as RocksDB's and Kafka's.
+class ByteReader(Protocol):
+    """An ordered map of bytes to bytes, to be read; order is unsigned bytewise, as RocksDB's and Kafka's.
 
     Every method raises StoreClosedError once the store is closed.
     """
@@ -139,15 +139,6 @@ class ByteStore(Protocol):
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the value of each key, None for those that have none: the same as `get`, one by one."""
 
-    def put(self, key: bytes, value: bytes | None) -> None:
-        """Set the value of `key`; None deletes it."""
-
-    def write(self, changes: Iterable[Change]) -> None:
-        """Apply all changes in order, a value of None deleting its key."""
-
-    def delete_below(self, end: bytes) -> None:
-        """Delete every key below `end`: how whole time segments expire."""
-
     def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
         """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open.
 
@@ -160,6 +151,19 @@ class ByteStore(Protocol):
 
     def approximate_num_entries(self) -> int:
         """Return about how many keys have a value, never negative."""
+
+
+class ByteStore(ByteReader, Protocol):
+    """Such a map that can be changed."""
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of `key`; None deletes it."""
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Apply all changes in order, a value of None deleting its key."""
+
+    def delete_below(self, end: bytes) -> None:
+        """Delete every key below `end`: how whole time segments expire."""
 
     def approximate_size_bytes(self) -> int:
         """Return about how much room the entries take where they are held, never negative."""

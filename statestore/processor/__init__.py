@@ -1,7 +1,7 @@
 """The Processor API: records, processors, topologies, and the task that runs a topology for one shard.
 
 topology        Topology, which a user declares; nodes: its parts; stages: how repartition topics divide it
-processor       what a user writes; context, record, punctuation, processor_metadata, counted: what a processor gets
+processor       what a user writes; context, record, punctuation, processor_metadata: what a processor gets
 task            runs a topology over the records of a shard; task_stores: its stores; failing_records: those that fail
 earlier_times   the stream times that shards had seen before the state was rescaled
 receivers       how each kind of node handles a record; column_receivers: the same for records in columns

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
 from statestore.processor.record import Record
+
+# What ready-made operators count with `ProcessorContext.count`: names that figures and metrics share.
+DROPPED_RECORDS: Final = "dropped_records"
+"""Records that were left out: without a key, or a value where one is needed, and late ones, once a window."""
+DROPPED_HEADERS: Final = "dropped_headers"
+"""Headers that a policy had no room for."""
+LATE_RECORDS: Final = "late_records"
+"""Records that came too late for at least one of their windows."""
+DUPLICATE_RECORDS: Final = "duplicate_records"
+"""Records that were left out because the same record came before."""
 
 
 class Processor:

@@ -12,7 +12,7 @@ from statestore.errors.run import InvalidTimestampError, UnknownTopicError
 from statestore.headers.topic_columns import SinkFields, SourceFields, source_batch
 from statestore.interception.chain import Chain
 from statestore.interception.failures import FailureHandling
-from statestore.processor.counted import DROPPED_RECORDS
+from statestore.processor.processor import DROPPED_RECORDS
 from statestore.processor.task import Task
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.pointer_fields import RecordedPunctuations

@@ -7,12 +7,12 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import merge
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, SEGMENT_ID_SIZE, Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec, expiry_spec
-from statestore.bytestore.protocol import ByteStore, Pair, Range
+from statestore.bytestore.protocol import ByteReader, ByteStore, Pair, Range
 from statestore.errors import FormatError, StoreError
 from statestore.errors.state import LocalStateCorruptedError, StoreClosedError
 from statestore.format.keys.partitioner import partition_of
@@ -68,32 +68,7 @@ def _same(key: bytes) -> bytes:
     return key
 
 
-class Readable(Protocol):
-    """What reads of a ByteStore need of it: nothing here is written to."""
-
-    name: str
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it has not been closed yet."""
-
-    def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`, None if it has none."""
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each key, None for those that have none."""
-
-    def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
-        """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
-
-    def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
-        """Return the pairs of each range, in key order."""
-
-    def approximate_num_entries(self) -> int:
-        """Return about how many keys have a value."""
-
-
-def readable(store: Readable) -> ByteStore:
+def readable(store: ByteReader) -> ByteStore:
     """Return a store for callers that take any store and only read it."""
     return cast(ByteStore, store)
 

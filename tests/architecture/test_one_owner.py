@@ -8,8 +8,8 @@ import pkgutil
 import pytest
 
 from statestore import stores
+from statestore.bytestore.layer import ByteStoreLayer
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.stores.layers.layer import ByteStoreLayer
 from tests.support.sources import library_sources
 
 

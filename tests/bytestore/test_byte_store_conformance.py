@@ -16,6 +16,7 @@ from statestore.bytestore.header_index import IndexedByteStore
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.layer import ByteStoreLayer
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.bytestore.upgrades import UpgradingByteStore
 from statestore.bytestore.write_sets.spilling import SpilledWrites, SpillingWriteSet, SpillSpace
@@ -26,7 +27,7 @@ from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import Changelog
 from statestore.stores.layers.expiring import ExpiringLayer, Expiry, TimeToLive
 from statestore.stores.layers.indexed import IndexedLayer
-from statestore.stores.layers.layer import ByteStoreLayer, CachingLayer, ChangeLoggingLayer, RetainingLayer, WrittenFor
+from statestore.stores.layers.layer import CachingLayer, ChangeLoggingLayer, RetainingLayer, WrittenFor
 from statestore.testing.faults import FaultPlan, FaultyLocalDirectory
 from statestore.testing.faults.injector import Injector
 from statestore.testing.faults.journal import FaultJournal

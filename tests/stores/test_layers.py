@@ -21,6 +21,7 @@ from statestore import (
     Windowed,
 )
 from statestore.bytestore.engines.memory import MemoryByteStore
+from statestore.bytestore.layer import ByteStoreLayer
 from statestore.bytestore.protocol import ByteStore, Change
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.headers.topic_columns import source_batch
@@ -30,7 +31,6 @@ from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.recovery.commit.changelog import batch_changelog
 from statestore.stores import builder as stacking
-from statestore.stores.layers.layer import ByteStoreLayer
 
 STORE, HOUR_MS = "s", 3_600_000
 KEYS = [b"a", b"b", b"a", b"c", b"b"]

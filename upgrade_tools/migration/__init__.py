@@ -5,7 +5,7 @@ to_task_directories, task_build, databases
                 Kafka Streams' directories, made beside their places; places, publishing, journal: put there, at once
 to_location     a state location
 dry_run         all of it but the writing
-locks, disk_space, targets, changelog_offsets
+locks, disk_space, changelog_offsets
                 what is refused: applications that run, disks that are full
 report          what was done, and notes on stores that were not closed cleanly
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from statestore.bytestore.kafka_streams.task_directory import task_stores
 from upgrade_tools.errors import NoRoomError
+from upgrade_tools.migration.places import local_path
 from upgrade_tools.migration.planning.plan import Plan
-from upgrade_tools.migration.targets import local_path
 from upgrade_tools.states.task import TaskState, size_of
 
 ENTRY_OVERHEAD_BYTES: Final = 16

@@ -18,12 +18,11 @@ from upgrade_tools.migration.disk_space import (
     held_bytes,
     refuse_without_room,
 )
-from upgrade_tools.migration.places import TargetPlace, places_of
+from upgrade_tools.migration.places import TargetPlace, local_path, places_of
 from upgrade_tools.migration.planning.fingerprints import request_fingerprint
 from upgrade_tools.migration.planning.plan import Plan, StorePlan
 from upgrade_tools.migration.planning.request import TargetLayout
 from upgrade_tools.migration.report import MigrationReport, OnProgress, StepMeter, Tallies, unclean_notes
-from upgrade_tools.migration.targets import local_path
 from upgrade_tools.migration.to_location import location_request, metadata_of, placed_writes
 from upgrade_tools.migration.to_task_directories import needs_upgrade
 from upgrade_tools.states.state import OpenStore

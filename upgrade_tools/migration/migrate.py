@@ -7,11 +7,10 @@ from dataclasses import replace
 from statestore.bytestore.kafka_streams.directory_view import accessible
 from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.dry_run import dry_run
-from upgrade_tools.migration.places import finish_renames
+from upgrade_tools.migration.places import finish_renames, refuse_overlap
 from upgrade_tools.migration.planning.plan import plan_migration
 from upgrade_tools.migration.planning.request import MigrationRequest, TargetFormat, TargetLayout
 from upgrade_tools.migration.report import MigrationReport, OnProgress
-from upgrade_tools.migration.targets import refuse_overlap
 from upgrade_tools.migration.to_location import migrate_to_location
 from upgrade_tools.migration.to_task_directories import migrate_to_task_directories
 from upgrade_tools.states.detection import open_state

@@ -27,6 +27,7 @@ from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.changelog_offsets import refuse_unused_offsets
 from upgrade_tools.migration.disk_space import estimated_bytes, refuse_without_room
 from upgrade_tools.migration.locks import exclude_applications, lock_location
+from upgrade_tools.migration.places import local_path
 from upgrade_tools.migration.planning.conversions import converted_writes
 from upgrade_tools.migration.planning.fingerprints import request_fingerprint, source_fingerprint
 from upgrade_tools.migration.planning.plan import Plan, StorePlan
@@ -38,7 +39,6 @@ from upgrade_tools.migration.report import (
     unclean_notes,
     unclean_notes_of,
 )
-from upgrade_tools.migration.targets import local_path
 from upgrade_tools.rows.expiry import live_writes
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import OpenStore

@@ -13,7 +13,7 @@ from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.tables import table_store
 from statestore.format.serde import Serde
 from statestore.processor.context import ProcessorContext
-from statestore.processor.counted import DROPPED_HEADERS, DROPPED_RECORDS
+from statestore.processor.processor import DROPPED_HEADERS, DROPPED_RECORDS
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
 

@@ -16,8 +16,7 @@ from statestore.format.binary_columns import as_binary_array, is_valid
 from statestore.format.key_groups import KeyGroups
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
-from statestore.processor.counted import DROPPED_HEADERS, DROPPED_RECORDS
-from statestore.processor.processor import BatchProcessor
+from statestore.processor.processor import DROPPED_HEADERS, DROPPED_RECORDS, BatchProcessor
 from statestore.stores.codec import HeldColumns
 
 

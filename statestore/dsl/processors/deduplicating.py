@@ -35,8 +35,7 @@ from statestore.format.values.passed_times import (
 from statestore.headers.record_columns import RecordColumns
 from statestore.operators.keyed_state import KeyedMap, KeyScope
 from statestore.processor.context import ProcessorContext
-from statestore.processor.counted import DROPPED_RECORDS, DUPLICATE_RECORDS, LATE_RECORDS
-from statestore.processor.processor import BatchProcessor
+from statestore.processor.processor import DROPPED_RECORDS, DUPLICATE_RECORDS, LATE_RECORDS, BatchProcessor
 from statestore.processor.record import Record
 from statestore.stores.codec import HeldColumns
 

@@ -19,7 +19,7 @@ from statestore.format.serde import Serde
 from statestore.format.values.subscriptions import Instruction, Response, Subscription, hash128
 from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
-from statestore.processor.counted import DROPPED_RECORDS
+from statestore.processor.processor import DROPPED_RECORDS
 from statestore.processor.record import Record, RecordMetadata
 from statestore.stores.holders import ValueTimestampHeaders
 

@@ -9,7 +9,7 @@ from statestore.dsl.header_policy import HeaderPolicy
 from statestore.format.serde import Serde
 from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
-from statestore.processor.counted import DROPPED_HEADERS
+from statestore.processor.processor import DROPPED_HEADERS
 from statestore.processor.record import Record
 
 Joiner: TypeAlias = "Callable[..., Any]"

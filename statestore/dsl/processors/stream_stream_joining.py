@@ -20,7 +20,7 @@ from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.serde import Serde
 from statestore.format.values.waiting_values import WaitingValue, decode_waiting_values, encode_waiting_values
 from statestore.processor.context import ProcessorContext
-from statestore.processor.counted import DROPPED_RECORDS
+from statestore.processor.processor import DROPPED_RECORDS
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
 

@@ -20,7 +20,7 @@ from statestore.format.serde import Serde
 from statestore.format.values.buffered_record import BufferedRecord
 from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
-from statestore.processor.counted import DROPPED_RECORDS
+from statestore.processor.processor import DROPPED_RECORDS
 from statestore.processor.record import Record, RecordMetadata
 
 

@@ -16,7 +16,7 @@ from statestore.dsl.processors.table_views import Getter, Held, TableView
 from statestore.dsl.processors.tables import TableProcessor, TableProcessorPlan
 from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
-from statestore.processor.counted import DROPPED_RECORDS
+from statestore.processor.processor import DROPPED_RECORDS
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
 

@@ -12,8 +12,7 @@ from statestore.dsl.processors.changes_out import ChangesPlan
 from statestore.dsl.processors.planned import Planned
 from statestore.format.serde import Serde
 from statestore.processor.context import ProcessorContext
-from statestore.processor.counted import DROPPED_RECORDS
-from statestore.processor.processor import Processor
+from statestore.processor.processor import DROPPED_RECORDS, Processor
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
 from statestore.stores.versioned import VersionedKeyValueStore

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Protocol, cast
 
 import pyarrow as pa
 
+from statestore.bytestore.layer import ByteStoreLayer
 from statestore.bytestore.protocol import ByteStore, Change, Pair, RowChanges, RowStore, takes_rows
 from statestore.errors import FormatError
 from statestore.format.binary_columns import is_valid
@@ -32,7 +33,6 @@ from statestore.format.keys.due_key import (
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.headers.expiry_header import expiry_in_headers
 from statestore.headers.record_columns import RecordColumns
-from statestore.stores.layers.layer import ByteStoreLayer
 from statestore.stores.supplier import Duration, milliseconds
 
 _LOG = logging.getLogger(__name__)

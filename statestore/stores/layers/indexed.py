@@ -12,9 +12,9 @@ from itertools import groupby
 
 from statestore.bytestore.engines.scans import pairs_with_prefix
 from statestore.bytestore.header_index import HeaderIndex
+from statestore.bytestore.layer import ByteStoreLayer
 from statestore.bytestore.protocol import ByteStore, Change, Pair, RowChanges
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.stores.layers.layer import ByteStoreLayer
 
 
 class IndexedLayer(ByteStoreLayer):

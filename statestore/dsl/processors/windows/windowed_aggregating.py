@@ -24,8 +24,7 @@ from statestore.format.key_groups import KeyGroups
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
-from statestore.processor.counted import DROPPED_RECORDS, LATE_RECORDS
-from statestore.processor.processor import BatchProcessor
+from statestore.processor.processor import DROPPED_RECORDS, LATE_RECORDS, BatchProcessor
 from statestore.processor.record import Record
 from statestore.stores.codec import HeldColumns
 from statestore.stores.holders import ValueTimestampHeaders
