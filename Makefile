@@ -25,7 +25,7 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 PEERS_LOCK := benchmarks/peers/environment.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-middleware demo-look test test-fast test-matrix durations soak kills simulate mutations check bench bench-check bench-peers docs lock clean java jars prometheus chromium
+.PHONY: help demo demo-kafka demo-middleware demo-look test test-fast test-matrix durations soak kills simulate mutations check bench bench-check bench-peers docs lock clean java jars prometheus chromium azurite
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -137,6 +137,9 @@ prometheus: # which tests of metrics and alerts use where it is
 
 chromium: # which tests of the page of `upgrade-tools serve` use where it is
 	@command -v chromium >/dev/null || .ci/apt-install chromium
+
+azurite: # which tests of state locations in Azure use where it is
+	@.ci/install-azurite
 
 jars: java $(INSTALLED)
 	@$(WITH_JAVA) $(BIN)/python -m statestore.testing.jars

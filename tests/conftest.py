@@ -10,7 +10,9 @@ from xdist.scheduler import LoadFileScheduling
 
 from statestore.testing.jars import broker_jars, java_command
 from statestore.testing.kafka_broker import KafkaBroker
-from tests.support.recovery.s3_server import S3, no_faults, running_s3
+from tests.support.recovery.azure_server import Azure, running_azure
+from tests.support.recovery.object_store import ObjectStore, no_faults
+from tests.support.recovery.s3_server import S3, running_s3
 
 pytest_plugins = ["tests.support.durations", "tests.support.needs"]
 
@@ -58,6 +60,30 @@ def s3_server() -> Iterator[S3]:
     """An S3 server, and a proxy before it, for all tests of a process; `s3` is the one that a test asks for."""
     with running_s3() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def azure_server() -> Iterator[Azure]:
+    """An emulator of Azure, and a proxy before it, for all tests of a process; tests ask for `azure`."""
+    with running_azure() as server:
+        yield server
+
+
+@pytest.fixture(params=["s3", "azure"])
+def store(request: pytest.FixtureRequest) -> Iterator[ObjectStore]:
+    """Each kind of object store with a new bucket; what the test lets fail ends with it."""
+    server: ObjectStore = request.getfixturevalue(f"{request.param}_server")
+    server.new_bucket()
+    yield server
+    server.faults = no_faults
+
+
+@pytest.fixture
+def azure(azure_server: Azure) -> Iterator[Azure]:
+    """The emulator of Azure with a new container; what the test lets fail ends with it."""
+    azure_server.new_bucket()
+    yield azure_server
+    azure_server.faults = no_faults
 
 
 @pytest.fixture

@@ -61,6 +61,7 @@ SLOW = (
     "recovery/test_kills_and_failed_calls.py",
     "recovery/test_location.py",
     "recovery/test_location_gcs.py",
+    "recovery/test_location_objects.py",
     "recovery/test_location_s3.py",
     "recovery/test_replay_after_kill.py",
     "recovery/test_rescale.py",

@@ -133,7 +133,8 @@ class LocalDisk:
 
 
 _LOG = logging.getLogger(__name__)
-_CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 8 << 20
+"""Of a longer file, how much is read or written with one request."""
 _CHUNKS_UNDER_WAY = 4
 """Arrow's S3 client sends parts in the background without bound; this bounds them."""
 _NEXT = ".next"
@@ -176,7 +177,7 @@ class Content:
         def chunks() -> Iterator[bytes]:
             read = 0
             with open(path, "rb") as file:
-                while chunk := file.read(_CHUNK_BYTES):
+                while chunk := file.read(CHUNK_BYTES):
                     read += len(chunk)
                     yield chunk
             if read != size_bytes:
@@ -259,8 +260,8 @@ class DurableFiles(ABC):
         return list(self.retrying.call(listing, lambda: self.filesystem.get_file_info(selector)))
 
     def _chunks(self, path: str, source: Any, size: int) -> Iterator[pa.Buffer]:
-        for offset in range(0, size, _CHUNK_BYTES):
-            read = partial(_read_exactly, source, path, offset, min(_CHUNK_BYTES, size - offset))
+        for offset in range(0, size, CHUNK_BYTES):
+            read = partial(_read_exactly, source, path, offset, min(CHUNK_BYTES, size - offset))
             yield self.retrying.call(f"reading {path}", read)
 
     def _delete_once(self, path: str) -> None:
@@ -302,7 +303,7 @@ class ObjectFiles(DurableFiles):
         return self._listed(fs.FileSelector(directory, allow_not_found=True, recursive=recursive))
 
     def _write_once(self, path: str, content: Content) -> None:
-        filesystem = self.filesystem if content.size_bytes <= _CHUNK_BYTES else self._for_parts
+        filesystem = self.filesystem if content.size_bytes <= CHUNK_BYTES else self._for_parts
         stream = filesystem.open_output_stream(path)
         try:
             _send(stream, content)

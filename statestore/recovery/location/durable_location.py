@@ -31,12 +31,20 @@ from statestore.recovery.location.durable_files import (
     partial_name,
 )
 from statestore.recovery.location.retrying import Retrying
-from statestore.recovery.location.schemes import canonical_uri, gcs_files, refusal_of, remedy, s3_files
+from statestore.recovery.location.schemes import (
+    azure_files,
+    canonical_uri,
+    gcs_files,
+    open_azure,
+    refusal_of,
+    remedy,
+    s3_files,
+)
 from statestore.recovery.location.shard_files import is_relative_name
 
 
 class DurableLocation:
-    """A directory given as a path or as a URI that pyarrow.fs knows (file, s3, gs, hdfs). Picklable.
+    """A directory given as a path or as a URI of a filesystem (file, s3, gs, abfss, hdfs). Picklable.
 
     `disk` is what a local one is written with. `retrying` says how long failures of any other one are waited out.
     """
@@ -77,7 +85,7 @@ class DurableLocation:
         return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}", query=""))
 
     def open_filesystem(self) -> tuple[Any, str]:
-        """Return the pyarrow filesystem, and the path of this location in it.
+        """Return the pyarrow filesystem, or Azure's ContainerClient, and the path of this location in it.
 
         Override it for what a URI can't say, such as a role to assume or a proxy. Called once in each process. Raises
         LocationError for a kind of URI that was never tested, before pyarrow is asked.
@@ -85,6 +93,8 @@ class DurableLocation:
         refusal = refusal_of(self.uri)
         if refusal is not None:
             raise LocationError(str(self), refusal)
+        if urlsplit(self.uri).scheme == "abfss":
+            return open_azure(self.uri)
         filesystem, root = fs.FileSystem.from_uri(self.uri)
         return filesystem, root
 
@@ -217,7 +227,7 @@ class DurableLocation:
             except (OSError, pa.ArrowException, ValueError) as cause:
                 # pyarrow repeats a URI that it can't parse, with the secret in it: neither said nor chained.
                 message = str(cause).replace(self.uri, str(self))
-                problem = f"is not a location that pyarrow can open ({message}). {remedy(cause, self.retrying)}"
+                problem = f"is not a location that can be opened ({message}). {remedy(cause, self.retrying)}"
                 raise LocationError(str(self), problem) from (cause if message == str(cause) else None)
             root = root.rstrip("/") or root  # not of "/" itself
             self._opened_root = self._files(filesystem, root), root
@@ -230,6 +240,8 @@ class DurableLocation:
             return s3_files(filesystem, self.retrying, self.uri)
         if isinstance(filesystem, fs.GcsFileSystem):
             return gcs_files(filesystem, self.retrying)
+        if hasattr(filesystem, "get_blob_client"):
+            return azure_files(filesystem, self.retrying)
         return RenamedFiles(filesystem, self.retrying)
 
 
@@ -238,6 +250,9 @@ def _join(directory: str, name: str) -> str:
 
 
 def _without_secrets(uri: str) -> str:
-    """Return the URI without the access key and secret that an S3 URI may hold: it goes into logs and errors."""
+    """Return the URI without what may be a key, secret or signature in it: it goes into logs and errors."""
     parts = urlsplit(uri)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    user, _, host = parts.netloc.rpartition("@")
+    is_container = parts.scheme == "abfss" and ":" not in user
+    query = "" if "sig=" in parts.query else parts.query
+    return urlunsplit(parts._replace(netloc=parts.netloc if is_container else host, query=query))

@@ -22,7 +22,7 @@ import pyarrow as pa
 _LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
-_AWS_ERROR = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))?")
+_HTTP_ERROR = re.compile(r"(?:AWS|Azure) Error (\w+)(?: \(HTTP status (\d+)\))?")
 _TRANSIENT_AWS_ERRORS = frozenset(
     {
         "INTERNAL_FAILURE",
@@ -42,7 +42,7 @@ _TRANSIENT_GOOGLE_ERRORS = frozenset({"ABORTED", "DEADLINE_EXCEEDED", "INTERNAL"
 
 def service_error(cause: BaseException) -> str | None:
     """Return what an object store's client calls a failure, such as `SLOW_DOWN`; None if it does not come from one."""
-    found = _AWS_ERROR.search(str(cause)) or _GOOGLE_ERROR.search(str(cause))
+    found = _HTTP_ERROR.search(str(cause)) or _GOOGLE_ERROR.search(str(cause))
     return found[1] if found else None
 
 
@@ -51,7 +51,7 @@ def is_transient(cause: BaseException) -> bool:
     if isinstance(cause, (ConnectionError, TimeoutError)):
         return True
     text = str(cause)
-    if found := _AWS_ERROR.search(text):
+    if found := _HTTP_ERROR.search(text):
         status = int(found[2] or 0)
         return found[1] in _TRANSIENT_AWS_ERRORS or status >= 500 or status == _TOO_MANY_REQUESTS
     found = _GOOGLE_ERROR.search(text)

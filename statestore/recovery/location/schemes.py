@@ -1,6 +1,6 @@
 """What differs by the kind of filesystem: which URIs are taken, options of clients, and what to do about a failure.
 
-Only tested filesystems are taken. pyarrow opens more, some of which abort the process, as Azure's without credentials.
+Only tested filesystems are taken. pyarrow opens more.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pyarrow import fs
 
-from statestore.recovery.location.durable_files import GcsFiles, ObjectFiles
+from statestore.recovery.location.durable_files import DurableFiles, GcsFiles, ObjectFiles
 from statestore.recovery.location.retrying import Retrying, is_transient, service_error
 
-_TESTED: Final = frozenset({"file", "s3", "gs", "hdfs"})
-_OTHER_NAMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+_TESTED: Final = frozenset({"file", "s3", "gs", "abfss", "hdfs"})
+_OTHER_NAMES: Final = {
+    **dict.fromkeys(("s3a", "s3n"), "s3"),
+    "gcs": "gs",
+    **dict.fromkeys(("abfs", "az", "wasb", "wasbs"), "abfss"),
+}
 """What Hadoop, Spark and others call them."""
-_AZURE: Final = "To reach Azure, mount an NFS share of it on every machine and give the path"
 _INSTEAD: Final = {
-    **dict.fromkeys(("abfs", "abfss", "adl", "az", "wasb", "wasbs"), _AZURE),
-    "dbfs": f"Give the object store that is below it: s3://bucket/path, gs://bucket/path. {_AZURE}",
+    "dbfs": "Give the object store that is below it: s3://, gs:// or abfss://",
     "viewfs": "Give the hdfs:// URI that it stands for",
     **dict.fromkeys(("http", "https"), "What speaks S3's protocol is s3://bucket/path?endpoint_override=host:port"),
 }
@@ -42,7 +44,7 @@ def refusal_of(uri: str) -> str | None:
     if scheme in _TESTED:
         return None
     return (
-        f"is of kind {scheme}:, which was never tested: what is known to work is file:, s3:, gs: and hdfs:. "
+        f"is of kind {scheme}:, which was never tested: what is known to work is file:, s3:, gs:, abfss: and hdfs:. "
         f"{_INSTEAD.get(scheme, _OTHERWISE)}. A subclass of DurableLocation may open others, untested, in its "
         "open_filesystem()"
     )
@@ -72,6 +74,22 @@ def gcs_files(filesystem: Any, retrying: Retrying) -> GcsFiles:
     return GcsFiles(filesystem, retrying, for_parts=filesystem)
 
 
+def open_azure(uri: str) -> tuple[Any, str]:
+    """Return Azure's client of the container that `uri` names, and the path in it. Raises ValueError."""
+    try:
+        from statestore.recovery.location.azure import open_container
+    except ModuleNotFoundError as missing:
+        raise ValueError(f"{missing}: pip install 'statestore[azure]'") from missing
+    return open_container(uri)
+
+
+def azure_files(container: Any, retrying: Retrying) -> DurableFiles:
+    """Return the blobs of the container whose client this is."""
+    from statestore.recovery.location.azure import AzureFiles
+
+    return AzureFiles(container, retrying)
+
+
 def _s3(filesystem: Any, attempts: int) -> Any:
     options = _options(filesystem)
     # Otherwise every object, however small, is a multipart upload: three requests instead of one.
@@ -90,21 +108,36 @@ def _options(filesystem: Any) -> dict[str, Any]:
 _BY_SERVICE_ERROR = {
     # NOT_FOUND is GCS's answer to a write. Reading a missing file is no error.
     **dict.fromkeys(
-        ("NO_SUCH_BUCKET", "NOT_FOUND"),
-        "The bucket does not exist: create it, or mend its name, or the option endpoint_override",
+        ("NO_SUCH_BUCKET", "NOT_FOUND", "ContainerNotFound"),
+        "The bucket, or container, does not exist: create it, or mend its name, or the URI's endpoint",
     ),
     **dict.fromkeys(
-        ("ACCESS_DENIED", "ACCOUNT_PROBLEM", "PERMISSION_DENIED"),
+        [
+            "ACCESS_DENIED",
+            "ACCOUNT_PROBLEM",
+            "AccountIsDisabled",
+            "AuthorizationFailure",
+            "AuthorizationPermissionMismatch",
+            "AuthorizationProtocolMismatch",
+            "AuthorizationSourceIPMismatch",
+            "InsufficientAccountPermissions",
+            "PERMISSION_DENIED",
+            "PublicAccessNotPermitted",
+        ],
         "The credentials in use are not allowed this: see the permissions in docs/durable-locations.md",
     ),
     **dict.fromkeys(
         [
+            "AuthenticationFailed",
             "EXPIRED_TOKEN",
             "INCOMPLETE_SIGNATURE",
             "INVALID_ACCESS_KEY_ID",
             "INVALID_CLIENT_TOKEN_ID",
             "INVALID_SIGNATURE",
+            "InvalidAuthenticationInfo",
             "MISSING_AUTHENTICATION_TOKEN",
+            "NoAuthenticationInformation",
+            "NoCredentials",
             "SIGNATURE_DOES_NOT_MATCH",
             "UNAUTHENTICATED",
             "UNRECOGNIZED_CLIENT",
