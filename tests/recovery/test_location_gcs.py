@@ -64,7 +64,7 @@ def test_files_are_written_read_listed_and_deleted(endpoint: str, tmp_path: Path
 
 
 def test_what_fails_says_what_to_do(endpoint: str) -> None:
-    with pytest.raises(LocationNotWritableError, match=r"NOT_FOUND.*The bucket does not exist"):
+    with pytest.raises(LocationNotWritableError, match=r"NOT_FOUND.*The bucket, or container, does not exist"):
         DurableLocation(uri(endpoint, "no-such-bucket")).write("x", b"")
     # A port on which nothing listens. Google's client retries by itself, for as long as we say.
     with pytest.raises(LocationError, match=r"UNAVAILABLE.*did not get better within 1 s"):
