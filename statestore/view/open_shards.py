@@ -156,8 +156,9 @@ class OpenShards:
     def close(self) -> None:
         """Close all shards; their copies stay. Twice is harmless."""
         self.is_open = False
-        while self._open:
-            self._close(next(iter(self._open)))
+        with ExitStack() as closing:  # all, also if one of them fails
+            while self._open:
+                closing.callback(self._open.popitem()[1].close)
 
     def _close(self, number: int) -> None:
         self._open.pop(number).close()

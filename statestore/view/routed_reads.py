@@ -95,16 +95,17 @@ class RoutedReads(ReadableStore):
         first, then = sharded.holding.order(self._require_key(key), sharded.numbers)
         store = self._in(first[0]) if first else self._nothing
         found: Any = getattr(store, name)(*given, **named)
+        others = (getattr(self._in(number), name)(*given, **named) for number in then)
+        if not isinstance(found, StoreIterator):
+            return found if found is not None else next((each for each in others if each is not None), None)
+        if LAYOUTS[sharded.spec.kind].keeps_versions:
+            # At once: these are no scans, which would keep their shards open.
+            versions = [*found, *chain.from_iterable(others)]
+            return self._iterate(each for each in versions)
         if not then:
             return found
-        if not isinstance(found, StoreIterator):
-            others = (getattr(self._in(number), name)(*given, **named) for number in then)
-            return found if found is not None else next((each for each in others if each is not None), None)
-        if not LAYOUTS[sharded.spec.kind].keeps_versions:
-            found.close()
-            return read(self, *given, **named)
-        scans = [found, *(getattr(self._in(number), name)(*given, **named) for number in then)]
-        return StoreIterator(self.name, (each for scan in scans for each in scan))
+        found.close()
+        return read(self, *given, **named)
 
     def _stored_by_header(self, name: str, value: bytes) -> Iterator[Pair]:
         found = [self._in(number)._stored_by_header(name, value) for number in self._sharded.numbers]

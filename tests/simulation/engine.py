@@ -17,6 +17,7 @@ import marshal
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import GEN_CLOSED, getgeneratorstate
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,11 @@ class SimulatedFamily(MemoryByteStore):
         self._database = database
         self._family_name = name
         self.unflushed: list[Change | bytes] = []
+
+    @property
+    def is_scanned(self) -> bool:
+        """Whether one of its scans has not ended."""
+        return any(getgeneratorstate(scan) != GEN_CLOSED for scan in self._scans)
 
     def put(self, key: bytes, value: bytes | None) -> None:
         self.write([(key, value)])

@@ -98,6 +98,8 @@ class DriverHeads:
         if head.run == run and last is not None and last.run_id != run and last.run_id in site.published:
             self._fail(f"has published batch {head.batch} over what {last.name} has, which has gone on")
         site.published.add(head.run)
+        if site.reader is not None:
+            site.reader.told(head)
 
     def _fail(self, problem: str) -> None:
         self.driver.world.scheduler.fail(f"{self.driver.name}: {problem}")

@@ -37,7 +37,8 @@ class Mutation(NamedTuple):
     @property
     def code(self) -> Any:
         """The module."""
-        room = "" if self.module.startswith(("dsl.", "middleware.", "processor.", "spark.", "stores.")) else "recovery."
+        rooms = ("dsl.", "middleware.", "processor.", "spark.", "stores.", "view.")
+        room = "" if self.module.startswith(rooms) else "recovery."
         return importlib.import_module(f"statestore.{room}{self.module}")
 
 
@@ -421,6 +422,34 @@ MUTATIONS = (
         "HeadPublisher.take",
         "batch == self._batch + 1 and self._known",
         "self._known",
+    ),
+    Mutation(
+        "a view goes on in one shard only",
+        "view.open_shards",
+        "OpenShards.go_on",
+        "self.pointers = pointers",
+        "self.pointers = [*pointers[:1], *self.pointers[1:]]",
+    ),
+    Mutation(
+        "a view leaves a delta out",
+        "view.open_shards",
+        "OpenShard.go_on",
+        "self._copy.go_on(pointer, deltas)",
+        "self._copy.go_on(pointer, deltas[-1:])",
+    ),
+    Mutation(
+        "a view keeps what it built on the batch before",
+        "view.open_shards",
+        "OpenShard.go_on",
+        "self.built.clear()",
+        "pass",
+    ),
+    Mutation(
+        "a view keeps stream times of the batch before",
+        "view.routed_reads",
+        "RoutedReads.go_on",
+        "self._take_shards()",
+        "pass",
     ),
 )
 

@@ -181,7 +181,7 @@ class Oracle:
             with self.world.opened_elsewhere(self.site, made, pointer) as batch:
                 found = {name: dict(store.bytes.range(None, None)) for name, store in batch.stores.items()}
         except (StateStoreError, OSError) as failure:
-            self._unexplained(who, failure)
+            self.unexplained(who, failure)
             return
         stream_time_ms, times_ms = tool.expected_pointer(shard)
         workload = self.site.workload
@@ -434,23 +434,23 @@ class Oracle:
             # Others may have asked with higher ballots all the time.
             if isinstance(failure, LocationBusyError) and len(self.site.drivers) > 1:
                 return
-            if self._is_injected(failure):
+            if self.is_injected(failure):
                 return
-        self._unexplained(driver.name, failure)
+        self.unexplained(driver.name, failure)
 
     def judge_rescaling(self, tool: Rescaling, failure: BaseException) -> None:
         """Fail unless a rescaling had a reason to fail."""
         with self.world.scheduler.silence():
-            explained = self._is_injected(failure) or tool.explains(failure)
+            explained = self.is_injected(failure) or tool.explains(failure)
         if not explained:
-            self._unexplained(tool.name, failure)
+            self.unexplained(tool.name, failure)
 
     def judge(self, attempt: Attempt, failure: BaseException) -> None:
         """Fail unless an attempt had a reason to fail."""
         with self.world.scheduler.silence():
             explained = self._explains(attempt, failure)
         if not explained:
-            self._unexplained(attempt.name, failure)
+            self.unexplained(attempt.name, failure)
 
     def _explains(self, attempt: Attempt, failure: BaseException) -> bool:
         driver, shard = attempt.driver, attempt.task.shard
@@ -474,7 +474,7 @@ class Oracle:
         # A collection takes what a slow attempt has half written for what a killed one has left.
         if isinstance(failure, LocationNotWritableError) and isinstance(failure.__cause__, FileNotFoundError):
             return self._is_given_up(attempt)
-        return self._is_injected(failure)
+        return self.is_injected(failure)
 
     def _has_looked_twice(self, driver: Driver) -> bool:
         """Return whether the last two listings of who runs showed another run's fence above one of its own run.
@@ -513,7 +513,8 @@ class Oracle:
         fences = self._fences(attempt.task.shard)
         return bool(fences) and self._checkpoint_of(fences[-1].run) is not driver.start.checkpoint
 
-    def _is_injected(self, failure: BaseException) -> bool:
+    def is_injected(self, failure: BaseException) -> bool:
+        """Return whether a failure comes from a fault that struck."""
         kinds = (
             LocationError,
             LocationNotWritableError,
@@ -525,7 +526,8 @@ class Oracle:
         )
         return isinstance(failure, kinds) and "injected fault" in _text(failure)
 
-    def _unexplained(self, who: str, failure: BaseException) -> None:
+    def unexplained(self, who: str, failure: BaseException) -> None:
+        """Fail because of a failure that had no reason."""
         where = "".join(traceback.format_exception(type(failure), failure, failure.__traceback__))
         self._fail(f"{who} failed, and nothing explains it: {type(failure).__name__}: {failure}\n{where}")
 

@@ -17,6 +17,9 @@ from tests.simulation.decisions import Decision, plan_fields, plan_json
 MIDDLEWARE: Final = ("middleware",)
 """In place of stores: those that interceptors keep their state in, and what comes out of them."""
 
+READING: Final = 0.25
+"""How many of all plans have a reader, which takes time."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -78,6 +81,8 @@ class Plan:
     """How many keys there are, of those that are not placed by their hash: with one, all meet at it."""
     later_shards: tuple[int, ...] = ()
     """How many shards each stage has behind the first one; of the others all hold for the first."""
+    reads: bool = False
+    """Whether somebody reads what heads say; stores have an index of headers then."""
     decisions: tuple[Decision, ...] | None = None
 
     @property
@@ -119,6 +124,7 @@ class Plan:
             is_rescaled,
             rng.choice((1, 3, 3)),
         )
+        drawn = replace(drawn, reads=random.Random(f"reader {seed}").random() < READING)
         return replace(drawn, stores=MIDDLEWARE, varies=False) if has_middleware else drawn
 
     @property

@@ -31,6 +31,7 @@ from statestore.recovery.restore import restore
 from statestore.recovery.snapshots import step as snapshot_step
 from statestore.recovery.snapshots import upload as snapshot_upload
 from statestore.spark.shards import shard_call
+from statestore.view import state_view
 from tests.simulation.decisions import LOCAL_FILE, Effect
 from tests.simulation.machines import SimulatedLocalDirectory
 from tests.simulation.scheduler import Killed, Process, Scheduler
@@ -209,7 +210,7 @@ def _process_name(pid: int) -> str | None:
     return None if _named(pid) is None else f"{_machine()}/{pid}"
 
 
-def _local_directory(path: str) -> SimulatedLocalDirectory:
+def _local_directory(path: str, memory: object = None) -> SimulatedLocalDirectory:
     scheduler = _World.scheduler
     assert scheduler is not None
     return SimulatedLocalDirectory(scheduler, _current(), path)
@@ -252,6 +253,7 @@ def substituted(scheduler: Scheduler, seed: int, root: str, power_off: Any) -> I
             (agreement, "_machine", _machine),
             (agreement, "_process", _process_name),
             (logical_writes, "LocalDirectory", _local_directory),
+            (state_view, "LocalDirectory", _local_directory),
             (logical_writes, "TemporaryDirectory", _temporary_directory),
             (shard_call, "_claimed", _OfProcess("claimed", set)),
             (restore, "Delta", _delta),

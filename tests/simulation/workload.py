@@ -112,6 +112,8 @@ class Workload:
     stores: tuple[str, ...]
     by_hash: bool = False
     keys: int = 3
+    indexed: bool = False
+    """Whether stores have an index of their entries' headers."""
 
     @property
     def always_writes(self) -> bool:
@@ -120,7 +122,10 @@ class Workload:
 
     @property
     def specs(self) -> tuple[StoreSpec, ...]:
-        return tuple(SPECS[name] for name in sorted(self.stores))
+        specs = [SPECS[name] for name in sorted(self.stores)]
+        if not self.indexed:
+            return tuple(specs)
+        return tuple(replace(spec, indexed_headers=("trace",)) if spec.format.has_headers else spec for spec in specs)
 
     @property
     def in_memory(self) -> frozenset[str]:
@@ -228,12 +233,12 @@ def batch_number(batch: str) -> int:
 def _put_total(store: Any, key: bytes, value: int | None, time_ms: int) -> None:
     before = store.get(key)
     known = 0 if before is None else before.value
-    put = None if value is None else ValueTimestampHeaders((known * 31 + value) % 2**31, time_ms, HEADERS)
+    put = None if value is None else ValueTimestampHeaders((known * 31 + value) % 2**31, time_ms, _trace(time_ms))
     store.put(key, put)
 
 
 def _put_price(store: Any, key: bytes, value: int | None, time_ms: int) -> None:
-    store.put(key, value, time_ms, HEADERS)
+    store.put(key, value, time_ms, _trace(time_ms))
 
 
 def _put_quote(store: Any, key: bytes, value: int | None, time_ms: int) -> None:
@@ -242,7 +247,7 @@ def _put_quote(store: Any, key: bytes, value: int | None, time_ms: int) -> None:
 
 def _put_window(store: Any, key: bytes, value: int | None, time_ms: int) -> None:
     start_ms = time_ms // 5 * 5
-    put = None if value is None else ValueTimestampHeaders(value, time_ms, HEADERS)
+    put = None if value is None else ValueTimestampHeaders(value, time_ms, _trace(time_ms))
     store.put(key, put, start_ms)
 
 
@@ -250,7 +255,13 @@ def _put_session(store: Any, key: bytes, value: int | None, time_ms: int) -> Non
     store.put(Windowed(key, time_ms, time_ms + 4), value)
 
 
-HEADERS = Headers([("trace", b"1")])
+TRACES = (b"0", b"1", b"2")
+
+
+def _trace(time_ms: int) -> Headers:
+    return Headers([("trace", TRACES[time_ms % len(TRACES)])])
+
+
 _PUTS = {
     "totals": _put_total,
     "prices": _put_price,

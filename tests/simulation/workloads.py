@@ -14,4 +14,4 @@ def workloads(plan: Plan) -> list[Workload]:
         return [*staged_workloads(plan)]
     if plan.stores == MIDDLEWARE:
         return [Guarded(plan.seed, GUARDED_STORES)]
-    return [Workload(plan.seed, plan.stores, plan.by_hash, plan.keys)]
+    return [Workload(plan.seed, plan.stores, plan.by_hash, plan.keys, plan.reads)]

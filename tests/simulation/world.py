@@ -25,6 +25,7 @@ from tests.simulation.disks import DiskNotes, SimulatedDisk
 from tests.simulation.machines import Machine, SimulatedLocalDirectory
 from tests.simulation.oracle import Oracle
 from tests.simulation.plan import Plan, Step
+from tests.simulation.reader import Reader
 from tests.simulation.remote import ROOT, Remote, SimulatedLocalLocation, SimulatedLocation, Stored
 from tests.simulation.rescaling import Rescaling
 from tests.simulation.scheduler import Process, Scheduler
@@ -63,6 +64,9 @@ def simulate(plan: Plan, *, keep_trace: bool = False) -> Result:
         world = World(plan, scheduler, Path(home))
         with substituted(scheduler, plan.seed, f"{home}/machines", world.power_off_here):
             scheduler.run("operator", Process("operator"), world.operate)
+            for site in world.sites:
+                if site.reader is not None:
+                    site.reader.close()
     finally:
         logging.disable(disabled)
         shutil.rmtree(home)
@@ -91,6 +95,7 @@ class Site:
         """What shards start from, if the state was rescaled."""
         self.published: set[str] = set()
         """The runs whose heads were the newest."""
+        self.reader = Reader(self) if world.plan.reads else None
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
@@ -451,7 +456,7 @@ class World:
                     if batch.copy is not None:
                         site.oracle.check_way(who, batch.copy.restored_from, way)
             except Exception as failure:
-                site.oracle._unexplained(who, failure)
+                site.oracle.unexplained(who, failure)
 
         actor = self.scheduler.spawn(process.machine.name, process, restore)
         self.scheduler.wait(lambda: actor.done)

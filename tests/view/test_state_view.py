@@ -106,6 +106,21 @@ def test_only_the_shards_that_are_asked_for_are_opened_and_the_least_used_closed
         assert view.store("counts", **AS_COUNTS).get(keys[3]) == 1
 
 
+def test_versions_of_keys_are_read_whatever_shards_are_opened_before_their_end(tmp_path: Path) -> None:
+    supplier = Stores.persistent_versioned_key_value_store("prices", 60)
+    state = WrittenState(tmp_path, Stores.versioned_key_value_store_builder(supplier, TEXT, TEXT), knows_keys=False)
+    keys = {partition_of(key.encode(), 2): key for key in "abcdefghijkl"}
+    state.batch(lambda shard, stores: [stores["prices"].put(keys[shard], value, int(value)) for value in "12"])
+    for trust_keys in (False, True):
+        with StateView(state.location, max_open_shards=1, trust_keys=trust_keys) as view:
+            prices = view.store("prices", key_serde=TEXT, value_serde=TEXT)
+            both = [prices.get(keys[shard], 0, 5) for shard in (0, 1)]
+            assert [[each.value for each in versions] for versions in both] == [["2", "1"]] * 2
+            left = prices.get(keys[0], 0, 5)
+        with pytest.raises(StoreClosedError):
+            list(left)
+
+
 def test_a_scan_shows_the_batch_that_it_began_at(state: WrittenState) -> None:
     state.batch(put(a=1, b=2, c=3))
     with StateView(state.location) as view:
