@@ -1,7 +1,6 @@
 """Ordered maps of bytes to bytes, and the only place that knows RocksDB.
 
-protocol        ByteStore, which everything above works on, and many writes to one at once, in rows
-layer           a store that passes all to the one below; layers change some of it
+protocol        ByteStore, which everything above works on, and many writes to one at once, in rows; a layer over one
 chunks          how much is held at once of what may be large
 engines/        two of them, RocksDB and memory, and what is theirs: order of keys, memory, table files
 kinds/          what a kind of store keeps: its specification, families, keys and entries, segments, versions
@@ -10,7 +9,6 @@ upgrades        a store in an older format, opened and converted as it is read
 header_index    entries found by their headers
 kafka_streams/  directories as Kafka Streams lays them out: a task's, a store's, a segment's
 
-Imports go down: kafka_streams and header_index, upgrades, then write_sets and kinds, then engines and layer, then
-protocol and chunks. Start at `protocol`, then `kinds.store_spec`; `kinds.kind_layout` is what a new kind of store is
-added to.
+Imports go down: kafka_streams and header_index, upgrades, then write_sets and kinds, then engines, then protocol and
+chunks. Start at `protocol`, then `kinds.store_spec`; `kinds.kind_layout` is what a new kind of store is added to.
 """

@@ -35,8 +35,7 @@ from statestore.bytestore.kinds.entry_scan import EntryBounds, SegmentEnd, pairs
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, SEGMENT_ID_SIZE, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec, index_family
-from statestore.bytestore.layer import ByteStoreLayer
-from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.bytestore.protocol import ByteStore, ByteStoreLayer, Change, Pair
 from statestore.bytestore.upgrades import Upgradable, UpgradeProgress
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import FormatError

@@ -8,7 +8,7 @@ import pkgutil
 import pytest
 
 from statestore import stores
-from statestore.bytestore.layer import ByteStoreLayer
+from statestore.bytestore.protocol import ByteStoreLayer
 from statestore.bytestore.write_sets.write_set import WriteSet
 from tests.support.sources import library_sources
 

@@ -11,8 +11,7 @@ import pytest
 
 import statestore.stores
 from statestore import Stores
-from statestore.bytestore.layer import ByteStoreLayer
-from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.protocol import ByteStore, ByteStoreLayer
 from statestore.stores.readable_store import ReadableStore, SegmentedReadableStore
 from statestore.stores.typed_store import TypedStore
 from tests.conformance import stacks

@@ -16,8 +16,7 @@ from statestore.bytestore.header_index import IndexedByteStore
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.layer import ByteStoreLayer
-from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.bytestore.protocol import ByteStore, ByteStoreLayer, Change, Pair
 from statestore.bytestore.upgrades import UpgradingByteStore
 from statestore.bytestore.write_sets.spilling import SpilledWrites, SpillingWriteSet, SpillSpace
 from statestore.bytestore.write_sets.write_set import WriteSet

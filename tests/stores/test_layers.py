@@ -21,8 +21,7 @@ from statestore import (
     Windowed,
 )
 from statestore.bytestore.engines.memory import MemoryByteStore
-from statestore.bytestore.layer import ByteStoreLayer
-from statestore.bytestore.protocol import ByteStore, Change
+from statestore.bytestore.protocol import ByteStore, ByteStoreLayer, Change
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.headers.topic_columns import source_batch
 from statestore.processor.context import TaskRecordContext

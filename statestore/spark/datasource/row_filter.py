@@ -149,6 +149,8 @@ class RowFilter:
     def bounds(self) -> EntryBounds:
         """Return bounds that all entries that pass lie within; not all that lie within them pass."""
         first_key, last_key = self.key_bounds()
+        is_compared = bool(self._positive("end_ms", *_COMPARISONS, filters.In))
+        needs_end = is_compared or Condition("end_ms", filters.IsNotNull) in self.conditions
         return EntryBounds(
             self.keys(),
             b"",
@@ -156,14 +158,7 @@ class RowFilter:
             last_key,
             self.time_bounds("start_ms"),
             self.time_bounds("end_ms"),
-            self.needs_value("end_ms"),
-        )
-
-    def needs_value(self, column: str) -> bool:
-        """Return whether only rows with a value in `column` can pass."""
-        return (
-            bool(self._positive(column, *_COMPARISONS, filters.In))
-            or Condition(column, filters.IsNotNull) in self.conditions
+            needs_end,
         )
 
     def _positive(self, column: str, *kinds: type[filters.Filter]) -> list[Condition]:

@@ -15,8 +15,7 @@ from typing import Final, NamedTuple, Protocol, cast
 
 import pyarrow as pa
 
-from statestore.bytestore.layer import ByteStoreLayer
-from statestore.bytestore.protocol import ByteStore, Change, Pair, RowChanges, RowStore, takes_rows
+from statestore.bytestore.protocol import ByteStore, ByteStoreLayer, Change, Pair, RowChanges, RowStore, takes_rows
 from statestore.errors import FormatError
 from statestore.format.binary_columns import is_valid
 from statestore.format.keys.due_key import (

@@ -12,8 +12,7 @@ from itertools import groupby
 
 from statestore.bytestore.engines.scans import pairs_with_prefix
 from statestore.bytestore.header_index import HeaderIndex
-from statestore.bytestore.layer import ByteStoreLayer
-from statestore.bytestore.protocol import ByteStore, Change, Pair, RowChanges
+from statestore.bytestore.protocol import ByteStore, ByteStoreLayer, Change, Pair, RowChanges
 from statestore.bytestore.write_sets.write_set import WriteSet
 
 

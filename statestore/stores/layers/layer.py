@@ -9,8 +9,7 @@ import numpy as np
 
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.layer import ByteStoreLayer
-from statestore.bytestore.protocol import ByteStore, Change, RecordContext, RowChanges
+from statestore.bytestore.protocol import ByteStore, ByteStoreLayer, Change, RecordContext, RowChanges
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors.state import StoreClosedError
 from statestore.format.binary_columns import is_valid
