@@ -13,6 +13,9 @@ from statestore.format.binary_columns import Flags, Integers
 from statestore.format.key_groups import are_last
 from statestore.headers.record_columns import RecordColumns
 
+_RECORDS_AT_ONCE: Final = 4_096
+"""How many records of rows are Python objects at a time."""
+
 
 class RecordContext(Protocol):
     """The record that a store is written for: changelog records carry its timestamp and headers."""
@@ -96,10 +99,13 @@ class RowChanges:
             return self.last
         return dict(zip(self._lasts_of(self.logged_keys), self.last.values(), strict=True))
 
-    def record_of(self, place: int) -> WrittenRow:
-        """Return the record that the nth of `last` is written for."""
-        row, records = self._last_rows[place], self.records
-        return WrittenRow(records.timestamp_ms[row].as_py(), records.headers[row].as_py())
+    def written_for(self) -> Iterator[WrittenRow]:
+        """Yield the record that each of `last` is written for."""
+        rows, records = self._last_rows, self.records
+        for start in range(0, len(rows), _RECORDS_AT_ONCE):
+            some = pa.array(rows[start : start + _RECORDS_AT_ONCE])
+            columns = (column.take(some).to_pylist() for column in (records.timestamp_ms, records.headers))
+            yield from map(WrittenRow, *columns)
 
     @cached_property
     def _last_rows(self) -> Integers:

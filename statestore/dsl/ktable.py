@@ -17,6 +17,7 @@ from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.regrouping import RegroupingPlan, RegroupingTable
 from statestore.dsl.processors.stateless import NewValue, NewValueColumns, PassThrough, PassThroughColumns
 from statestore.dsl.processors.suppressing import SuppressPlan
+from statestore.dsl.processors.suppressing_columns import SuppressingColumns
 from statestore.dsl.processors.suppression_buffer import BufferPlan
 from statestore.dsl.processors.table_views import TableView
 from statestore.dsl.stream_graph import GraphNode, Stage, Staged
@@ -109,17 +110,19 @@ class KTable(Staged, Generic[Stream]):
         wait_ms = windows[0].grace_ms if suppressed.limit_ms is None else suppressed.limit_ms
         held_back = SuppressPlan(buffer, suppressed.buffer, wait_ms, suppressed.limit_ms is None)
         plan = SuppressedTable(self._plan, held_back)
+        in_columns = self._in_columns and held_back.takes_columns
+        columns = partial(SuppressingColumns, held_back) if in_columns else None
         graph.add(
             GraphNode(
                 node,
                 (self._node,),
-                plan.supplier,
+                lambda: graph.either_way(node, plan.supplier(), columns)(),
                 plan.stores,
                 beside=lambda: (PartStore(buffer.builders()[1], TIMER_KEYS),),
                 entry_keys={store: VALUE_KEYS},
             )
         )
-        return KTable(Stage(graph, node, self._key_serde, self._value_serde), plan)
+        return KTable(Stage(graph, node, self._key_serde, self._value_serde, in_columns), plan)
 
     def group_by(
         self,

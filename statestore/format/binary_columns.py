@@ -104,6 +104,13 @@ def binary_array(positions: Positions, data: npt.NDArray[np.generic], valid: Fla
     return pa.Array.from_buffers(pa.binary(), len(positions) - 1, [validity, offsets, pa.py_buffer(data)])
 
 
+def cut_rows(data: Bytes, starts: Integers, ends: Integers, valid: Flags) -> pa.BinaryArray:
+    """Return the bytes from each start to its end, null where not `valid`. Starts and ends ascend where they are."""
+    starts = np.where(valid, starts, ends)
+    cuts = np.append(np.stack([starts, ends], axis=1).ravel(), ends[-1] if len(ends) else 0)
+    return binary_array(cuts, data).take(pa.array(np.arange(0, 2 * len(starts), 2), mask=~valid))
+
+
 def rows_of_numbers(numbers: npt.NDArray[Any]) -> pa.BinaryArray:
     """Return the bytes of each number, or of each struct of numbers."""
     return binary_array(np.arange(len(numbers) + 1) * numbers.dtype.itemsize, numbers)

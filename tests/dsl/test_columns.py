@@ -28,13 +28,14 @@ from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors import time_queue
 from statestore.dsl.streams_builder import StreamsBuilder
-from statestore.dsl.suppressed import EmitStrategy
+from statestore.dsl.suppressed import BufferConfig, EmitStrategy, Suppressed
 from statestore.dsl.windows import SessionWindows, TimeWindows
 from statestore.format.keys.due_key import time_and_key
 from statestore.middleware import Interceptor
 from statestore.processor.context import ProcessorContext
 from statestore.processor.processor import BatchProcessor
 from statestore.recovery.commit.changelog import ChangelogRecord
+from statestore.recovery.commit.pointer_fields import COUNT_PREFIX
 from statestore.stores.session import SessionStore
 from statestore.testing import TestRecord, TopologyTestDriver
 
@@ -60,6 +61,7 @@ class Program:
     is_final: bool = False
     ahead: tuple[int, ...] = ()
     """Starts of windows that the store holds before the first batch, as one that came from elsewhere may."""
+    suppressed: Suppressed | None = None
 
     @property
     def kept_serde(self) -> Serde[Any]:
@@ -78,9 +80,11 @@ class Program:
         kept = kept.with_caching_enabled() if self.is_cached else kept
         kept = kept if self.retention_ms is None else kept.with_retention(self.retention_ms)
         table: KTable = getattr(grouped, self.step)(materialized=kept, headers=self.policy)
-        table.to_stream(name="made").to("out")
         if self.windows is not None:
             table.late_records().to("late")
+        if self.suppressed is not None:
+            table = table.suppress(self.suppressed.with_name("held"))
+        table.to_stream(name="made").to("out")
         if self.wants_old:
             # A step that takes records, below one that may forward columns.
             table.changes().map_values(lambda change: f"{change.old} -> {change.new}", value_serde=TEXT).to("changes")
@@ -144,10 +148,15 @@ class Metadata(Processor):
         self._context = context
 
     def process(self, record: Record[Any, Any]) -> None:
-        numbers = [self._context.processor_metadata(name) for name in ("kept-observed-stream-time", "kept-ends")]
+        names = "kept-observed-stream-time", "kept-ends", *SUPPRESSION_NUMBERS
+        numbers = [self._context.processor_metadata(name) for name in names]
         self._context.forward(Record(None, str(numbers).encode(), 0))
 
 
+SUPPRESSION_NUMBERS = [
+    *("held-store-observed-stream-time", "held-store-times"),
+    *(f"{COUNT_PREFIX}held-store-{what}" for what in ("records", "bytes")),
+]
 SOME = {INT32: 1, INT64: 1, DOUBLE: 1.0, TEXT: "t"}
 VALUES = {
     INT32: st.integers(-(2**31), 2**31 - 1),
@@ -196,6 +205,15 @@ def programs(draw: st.DrawFn, of: str) -> Program:
     return Program(step, serde, policy, is_cached, wants_old, windows, retention_ms, is_final, tuple(ahead))
 
 
+@st.composite
+def suppressed_programs(draw: st.DrawFn) -> Program:
+    program = draw(programs(draw(st.sampled_from(["keys", "windows", "sessions"]))))
+    limited = draw(st.integers(0, 20).map(Suppressed.until_time_limit))
+    if program.windows is None or draw(st.booleans()):
+        return replace(program, suppressed=limited)
+    return replace(program, suppressed=Suppressed.until_window_closes(BufferConfig.unbounded()))
+
+
 def run(
     program: Program | Deduplication, batches: list[list[TestRecord]], restarts_after: int, *, in_columns: bool
 ) -> dict[str, Any]:
@@ -231,14 +249,14 @@ def run(
         store = driver.get_state_store("kept")
         entries = store.fetch(None, None) if isinstance(store, SessionStore) else store.all()
         seen["store"] = [(key, repr(held), held.headers) for key, held in entries]
-        for beside in ("kept-ends", "kept-expiry"):
+        for beside in ("kept-ends", "kept-expiry", "held-store", "held-store-times"):
             found = driver.get_all_state_stores().get(beside)
             seen[beside] = None if found is None else list(found.all())
         seen["counted"] = _counted(driver)
     if isinstance(program, Program) and program.is_final and isinstance(program.windows, SessionWindows):
         # By records, ends are noted that are gone at the end of a batch, and may be looked for in vain.
         (numbers,) = seen["numbers"]
-        observed_ms, first_ms = literal_eval(numbers.value.decode())
+        observed_ms, first_ms, *_ = literal_eval(numbers.value.decode())
         ends_ms = [time_and_key(place)[0] for place, _ in seen["kept-ends"]]
         seen["numbers"] = observed_ms, [end_ms for end_ms in ends_ms if end_ms < first_ms]
     return seen
@@ -257,6 +275,19 @@ def test_columns_do_what_records_do(of: str, data: st.DataObject) -> None:
     restarts_after = data.draw(st.integers(0, 3))
     nodes = program.topology(in_columns=True).processors.values()
     assert any(isinstance(node.supplier(), BatchProcessor) for node in nodes)
+    by_records = run(program, batches, restarts_after, in_columns=False)
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(time_queue, "DUE_AT_ONCE", data.draw(st.integers(1, 3)))
+        assert run(program, batches, restarts_after, in_columns=True) == by_records
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_suppression_in_columns_does_what_it_does_by_records(data: st.DataObject) -> None:
+    program = data.draw(suppressed_programs())
+    batches, restarts_after = data.draw(micro_batches(program.value_serde)), data.draw(st.integers(0, 3))
+    nodes = program.topology(in_columns=True).processors
+    assert isinstance(nodes["held"].supplier(), BatchProcessor)
     by_records = run(program, batches, restarts_after, in_columns=False)
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(time_queue, "DUE_AT_ONCE", data.draw(st.integers(1, 3)))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,12 @@ from statestore import Headers
 from statestore.errors import FormatError
 from statestore.errors.data import NegativeLengthError, TruncatedError
 from statestore.format.keys.entry_key import session_key, windowed_key
+from statestore.format.values.buffered_columns import (
+    BUFFERED,
+    counted_bytes_of,
+    decode_logged_columns,
+    encode_logged_columns,
+)
 from statestore.format.values.buffered_record import BufferedRecord, decode_logged_record, encode_buffered_record
 
 GOLDEN: list[dict[str, Any]] = json.loads(
@@ -99,3 +107,36 @@ def test_the_key_stands_before_its_window() -> None:
     assert windowed_key(b"key" + times) == session_key(b"key" + 2 * times) == b"key"
     with pytest.raises(TruncatedError):
         session_key(b"key" + times)
+
+
+MANY_HEADERS = BufferedRecord(5, b"v", Headers([("h", b"%d" % number) for number in range(70)]).to_bytes())
+
+
+@given(st.lists(st.tuples(RECORDS | st.just(MANY_HEADERS), TIMES, st.binary(max_size=3)), max_size=4), st.data())
+def test_columns_are_written_and_read_and_counted_as_records_are(
+    rows: list[tuple[BufferedRecord, int, bytes]], data: st.DataObject
+) -> None:
+    named = [{**record._asdict(), "due_ms": due_ms} for record, due_ms, _ in rows]
+    columns = pa.RecordBatch.from_pylist(named, BUFFERED)
+    encoded = [encode_buffered_record(record, buffer_time_ms=due_ms) for record, due_ms, _ in rows]
+    assert encode_logged_columns(columns).to_pylist() == encoded
+    assert decode_logged_columns(pa.array([b"before", *encoded], pa.binary()).slice(1)) == columns
+    counted = sum(record.counted_bytes(key) for record, _, key in rows)
+    assert counted_bytes_of(columns, pa.array([key for *_, key in rows], pa.binary())) == counted
+    if rows:
+        damaged = bytearray(encoded[-1])
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+        damaged = damaged[: data.draw(st.integers(0, len(damaged)) | st.just(len(damaged)))]
+        unsure = pa.array([*encoded[:-1], bytes(damaged)], pa.binary())
+        assert outcome(lambda: decode_logged_columns(unsure)[-1:].to_pylist()) == outcome(
+            lambda: [
+                {**record._asdict(), "due_ms": due_ms} for record, due_ms in [decode_logged_record(bytes(damaged))]
+            ]
+        )
+
+
+def outcome(decode: Callable[[], object]) -> object:
+    try:
+        return decode()
+    except FormatError as refused:
+        return str(refused)

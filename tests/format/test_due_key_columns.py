@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from statestore.errors import FormatError
 from statestore.format.keys.due_key import due_key, started_key, window_end_key
-from statestore.format.keys.time_key_columns import WindowEnds, decode_window_ends, encode_window_ends
+from statestore.format.keys.time_key_columns import (
+    WindowEnds,
+    decode_due_keys,
+    decode_window_ends,
+    encode_due_keys,
+    encode_window_ends,
+)
 from statestore.format.keys.window_key import MAX_TIME_MS
 
 TIMES = st.integers(0, MAX_TIME_MS)
@@ -24,6 +30,15 @@ def test_places_of_windows(windows: list[tuple[bytes, int, int]], skipped: int) 
     assert [column.tolist() for column in (np.array(found.keys, object), *found[1:])] == [
         column.to_pylist() for column in (keys, starts, ends)
     ]
+
+
+@given(st.lists(st.tuples(TIMES, st.binary(max_size=20))))
+def test_places_of_keys(due: list[tuple[int, bytes]]) -> None:
+    times_ms, keys = np.array([time_ms for time_ms, _ in due], np.int64), pa.array([key for _, key in due], pa.binary())
+    places = encode_due_keys(times_ms, keys)
+    assert places.to_pylist() == [due_key(*each) for each in due]
+    found_ms, found = decode_due_keys(pa.concat_arrays([pa.array([b"before"]), places]).slice(1))
+    assert (found_ms.tolist(), found) == (times_ms.tolist(), keys)
 
 
 TYPES = pa.binary(), pa.int64(), pa.int64()

@@ -91,9 +91,8 @@ class WriteSet(ScannedStore):
             self.write(changes.last.items())
             return
         try:
-            for place, (key, value) in enumerate(changes.last.items()):
-                if value is None:
-                    self.deleted_for = changes.record_of(place)
+            for (key, value), record in zip(changes.last.items(), changes.written_for(), strict=True):
+                self.deleted_for = record
                 self.put(key, value)
         finally:
             self.deleted_for = before

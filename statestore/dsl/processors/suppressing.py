@@ -37,6 +37,12 @@ class SuppressPlan:
     is_final: bool
     """Whether that counts from the end of the window, instead of from the first change of the key."""
 
+    @property
+    def takes_columns(self) -> bool:
+        """Whether changes can be held back in columns: not if each may be one too many."""
+        has_columns = None not in (self.buffer.key_serde.columns, self.buffer.value_serde.columns)
+        return has_columns and self.config.record_bound is None and self.config.byte_bound is None
+
 
 class Suppressing(Planned[SuppressPlan]):
     """Holds changes back."""

@@ -26,7 +26,7 @@ from statestore.recovery.commit.pointer_fields import COUNT_PREFIX
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.stores import Stores
 
-_NOWHERE: Final = RecordMetadata("", -1, -1)
+FROM_NOWHERE: Final = RecordMetadata("", -1, -1)
 _READ_AT_MOST: Final = 16_384
 """The most decoded entries of a batch that are kept in memory."""
 
@@ -71,13 +71,13 @@ class SuppressionBuffer:
 
     def __init__(self, plan: BufferPlan, context: ProcessorContext) -> None:
         self._plan, self._context = plan, context
-        self._store = context.state_store(plan.store)
+        self.store = context.state_store(plan.store)
         self._read: dict[bytes, _Entry] = {}
         """What this batch has put: much of it goes on in the same batch, without being decoded again."""
-        self._queue = TimeQueue(context, plan.times)
+        self.queue = TimeQueue(context, plan.times)
         self._counts = [f"{COUNT_PREFIX}{plan.store}-{what}" for what in ("records", "bytes")]
         self._recorded = [context.processor_metadata(name) for name in self._counts]
-        if self._queue.is_unknown or None in self._recorded:
+        if self.queue.is_unknown or None in self._recorded:
             self._count_anew()
         else:
             self.records, self.size_bytes = (number or 0 for number in self._recorded)
@@ -91,20 +91,20 @@ class SuppressionBuffer:
             record.timestamp_ms,
             new,
             record.headers.to_bytes(),
-            *(self._context.record_metadata or _NOWHERE),
+            *(self._context.record_metadata or FROM_NOWHERE),
             old=old,
             prior=old if before is None else before.held.prior,
         )
         due_ms = time_ms if before is None else before.due_ms
         stored = encode_buffered_record(made, buffer_time_ms=due_ms)
         entry = _Entry(stored, made, due_ms, made.counted_bytes(key))
-        self._store.put(key, stored)
+        self.store.put(key, stored)
         if len(self._read) >= _READ_AT_MOST:
             self._read.clear()
         self._read[key] = entry
         self.size_bytes += entry.counted_bytes
         if before is None:
-            self._queue.put(time_ms, key)
+            self.queue.put(time_ms, key)
             self.records += 1
         else:
             self.size_bytes -= before.counted_bytes
@@ -114,7 +114,7 @@ class SuppressionBuffer:
 
         Yields each with the topic, partition and offset of its record.
         """
-        for _, key in self._queue.take(is_wanted):
+        for _, key in self.queue.take(is_wanted):
             found = self._get(key)
             if found is not None:  # else something else has deleted it from the store
                 yield self._taken(key, found)
@@ -124,12 +124,12 @@ class SuppressionBuffer:
         place = self._plan.key_serde.serialize(key)
         found = self._get(place)
         if found is not None and found.due_ms <= due_ms:
-            self._queue.remove(found.due_ms, place)
+            self.queue.remove(found.due_ms, place)
             yield self._taken(place, found)
 
     def record(self) -> None:
         """Have the earliest time, and how much is held back, committed with the batch."""
-        self._queue.record()
+        self.queue.record()
         counted = [self.records, self.size_bytes]
         for name, number, recorded in zip(self._counts, counted, self._recorded, strict=True):
             if number != recorded:
@@ -138,7 +138,7 @@ class SuppressionBuffer:
 
     def _taken(self, key: bytes, found: _Entry) -> tuple[Record[Any, Change], RecordMetadata | None]:
         held = found.held
-        self._store.put(key, None)
+        self.store.put(key, None)
         self._read.pop(key, None)
         self.records -= 1
         self.size_bytes -= found.counted_bytes
@@ -151,16 +151,16 @@ class SuppressionBuffer:
     def _count_anew(self) -> None:
         """Count all changes, for state that is new or came from elsewhere."""
         self.records = self.size_bytes = 0
-        with self._store.all() as entries:
+        with self.store.all() as entries:
             for key, stored in entries:
                 held, due_ms = decode_logged_record(stored)
                 self.records += 1
                 self.size_bytes += held.counted_bytes(key)
-                if self._queue.is_unknown:
-                    self._queue.put(due_ms, key)
+                if self.queue.is_unknown:
+                    self.queue.put(due_ms, key)
 
     def _get(self, key: bytes) -> _Entry | None:
-        stored = self._store.get(key)
+        stored = self.store.get(key)
         if stored is None:
             return None
         known = self._read.get(key)

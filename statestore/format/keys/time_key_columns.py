@@ -1,4 +1,4 @@
-"""The times in columns of window and session keys: `window_key` and `session_key`, vectorised."""
+"""Columns of keys with times: `window_key`, `session_key` and places in order of time, vectorised."""
 
 from __future__ import annotations
 
@@ -72,6 +72,7 @@ def _suffixes(
 
 
 _FRONT: Final = np.dtype([("by_time", "S1"), ("end_ms", ">i8"), ("start_ms", ">i8")])
+_DUE: Final = np.dtype([("by_time", "S1"), ("time_ms", ">i8")])
 
 
 class WindowEnds(NamedTuple):
@@ -91,13 +92,31 @@ def encode_window_ends(windows: WindowEnds) -> pa.BinaryArray:
 
 def decode_window_ends(places: pa.BinaryArray) -> WindowEnds:
     """Return which window stands at each place. Raises FormatError for one that `window_end_key` would refuse."""
+    fronts, keys = _split_fronts(places, _FRONT)
+    return WindowEnds(keys, fronts["start_ms"].astype(np.int64), fronts["end_ms"].astype(np.int64))
+
+
+def encode_due_keys(times_ms: Integers, keys: pa.BinaryArray) -> pa.BinaryArray:
+    """Return `due_key` of each time and key. Times are 0 or more."""
+    fronts = np.zeros(len(keys), _DUE)
+    fronts["by_time"], fronts["time_ms"] = BY_TIME, times_ms
+    return join_rows([rows_of_numbers(fronts), keys], "keys by time")
+
+
+def decode_due_keys(places: pa.BinaryArray) -> tuple[Integers, pa.BinaryArray]:
+    """Return `time_and_key` of each place. Raises FormatError for a place of another kind."""
+    fronts, keys = _split_fronts(places, _DUE)
+    return fronts["time_ms"].astype(np.int64), keys
+
+
+def _split_fronts(places: pa.BinaryArray, front: np.dtype[np.void]) -> tuple[npt.NDArray[np.void], pa.BinaryArray]:
+    """Return the fronts of places, and the keys behind them."""
     positions, data = positions_and_bytes(places)
     sizes = positions[1:] - positions[:-1]
-    refuse_unsound(sizes < _FRONT.itemsize, window_end_key, places)
-    bytes_of_fronts = data[positions[:-1, np.newaxis] + np.arange(_FRONT.itemsize)]
-    fronts = bytes_of_fronts.view(_FRONT).reshape(len(places))
+    refuse_unsound(sizes < front.itemsize, window_end_key, places)
+    bytes_of_fronts = data[positions[:-1, np.newaxis] + np.arange(front.itemsize)]
+    fronts: npt.NDArray[np.void] = bytes_of_fronts.view(front).reshape(len(places))
     refuse_unsound(fronts["by_time"] != BY_TIME, window_end_key, places)
     parts = np.empty(2 * len(places) + 1, np.int64)
-    parts[::2], parts[1::2] = positions, positions[:-1] + _FRONT.itemsize
-    keys = binary_array(parts, data).take(pa.array(np.arange(1, len(parts), 2)))
-    return WindowEnds(keys, fronts["start_ms"].astype(np.int64), fronts["end_ms"].astype(np.int64))
+    parts[::2], parts[1::2] = positions, positions[:-1] + front.itemsize
+    return fronts, binary_array(parts, data).take(pa.array(np.arange(1, len(parts), 2)))

@@ -8,6 +8,7 @@ Source: KIP-1271; the list type is that of the `headers` column of Spark's Kafka
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -149,11 +150,17 @@ def _first_unsound(rows: Integers, sound: Flags, otherwise: int) -> int:
 
 
 def find_entries(
-    data: Bytes, starts: Integers, ends: Integers, counts: Integers, *, sized_keys: bool = True
+    data: Bytes,
+    starts: Integers,
+    ends: Integers,
+    counts: Integers,
+    *,
+    sized_keys: bool = True,
+    read: Callable[[Bytes, Integers, Integers], tuple[Integers, Integers, Flags]] = read_varints,
 ) -> tuple[npt.NDArray[np.int32], Flags, Flags]:
     """Walk through all rows together, one header of each at a turn; `starts` are those of the first headers.
 
-    A key is a varint itself unless it is behind its size, as `sized_keys` says.
+    A key is a varint itself unless it is behind its size, as `sized_keys` says. `read` reads numbers.
     Return for each header where key and value start and end (start, end, start, end) and whether it has a value, and
     for each row whether it is sound. Rows behind an unsound one are given up: nothing will be made of the column.
     """
@@ -167,11 +174,11 @@ def find_entries(
         going_on = counts[rows] > turn
         if not going_on.all():
             rows, position, ends = rows[going_on], position[going_on], ends[going_on]
-        key_size, key_start, sound = read_varints(data, position, ends)
+        key_size, key_start, sound = read(data, position, ends)
         if not sized_keys:
             key_size, key_start = key_start - position, position
         key_end = key_start + key_size
-        value_size, value_start, value_sound = read_varints(data, key_end, ends)  # unsound if the key reaches the end
+        value_size, value_start, value_sound = read(data, key_end, ends)  # unsound if the key reaches the end
         position = value_start + np.maximum(value_size, 0)
         sound &= (key_size >= 0) & value_sound & (value_size >= -1) & (position <= ends)
         header = firsts[rows] + turn
@@ -187,14 +194,17 @@ def find_entries(
     return spans, has_value, sound_rows
 
 
-def _copy_headers(data: Bytes, spans: npt.NDArray[np.int32], has_value: Flags) -> tuple[pa.StringArray, pa.BinaryArray]:
+def copy_entries(data: Bytes, spans: npt.NDArray[np.int32], has_value: Flags) -> tuple[pa.BinaryArray, pa.BinaryArray]:
     """Return keys and values: `data` cut at each start and end, which ascend, and every other piece taken."""
     if not len(spans):
-        return pa.array([], pa.string()), pa.array([], pa.binary())
+        return pa.array([], pa.binary()), pa.array([], pa.binary())
     pieces = binary_array(np.append(spans, spans[-1, 3]), data)
     key_pieces = np.arange(0, 4 * len(spans), 4)
-    keys = pieces.take(pa.array(key_pieces))
-    values = pieces.take(pa.array(key_pieces + 2, mask=~has_value))
+    return pieces.take(pa.array(key_pieces)), pieces.take(pa.array(key_pieces + 2, mask=~has_value))
+
+
+def _copy_headers(data: Bytes, spans: npt.NDArray[np.int32], has_value: Flags) -> tuple[pa.StringArray, pa.BinaryArray]:
+    keys, values = copy_entries(data, spans, has_value)
     try:
         return keys.cast(pa.string()), values
     except pa.ArrowInvalid:  # some key is not UTF-8; keys are few, and each is looked at once

@@ -6,5 +6,5 @@ value_timestamp_headers, versioned_row
 stored_value, stored_columns
                 all of them side by side
 buffered_record, waiting_values, passed_times
-                what waits in buffers and joins, and what deduplication keeps
+                what waits in buffers and joins, and what deduplication keeps; buffered_columns: in columns
 """

@@ -33,10 +33,10 @@ _PLACE: Final = struct.Struct(">Bq")
 _WHERE: Final = struct.Struct(">qqi")
 _INT: Final = struct.Struct(">i")
 _TIME: Final = struct.Struct(">q")
-_FIXED_BYTES: Final = 28
+FIXED_BYTES: Final = 28
 """What Kafka counts of a record beside texts and values: two times, an offset and a partition."""
 _NULL: Final = -1
-_SAME_AS_PRIOR: Final = -2
+SAME_AS_PRIOR: Final = -2  # the size of an old value that is the prior one
 _NULL_SIZE: Final = _INT.pack(_NULL)
 
 
@@ -58,7 +58,7 @@ class BufferedRecord(NamedTuple):
         old = None if self.old == self.prior else self.old
         values = (key, self.prior, old, self.new, *(value for _, value in headers))
         texts = (self.topic, *(name for name, _ in headers))
-        return _FIXED_BYTES + sum(len(value) for value in values if value is not None) + sum(map(_utf16_units, texts))
+        return FIXED_BYTES + sum(len(value) for value in values if value is not None) + sum(map(utf16_units, texts))
 
 
 def encode_buffered_key(timestamp_ms: int, key: bytes, sequence: int) -> bytes:
@@ -97,7 +97,7 @@ def encode_buffered_record(record: BufferedRecord, *, buffer_time_ms: int | None
         parts += _sized(value)
     parts += _sized(record.prior)
     if record.old is not None and record.old == record.prior:
-        parts.append(_INT.pack(_SAME_AS_PRIOR))
+        parts.append(_INT.pack(SAME_AS_PRIOR))
     else:
         parts += _sized(record.old)
     parts += _sized(record.new)
@@ -160,7 +160,7 @@ class _Fields:
 
     def value(self, what: str, prior: bytes | None = None) -> bytes | None:
         size = self.number(what)
-        if size == _SAME_AS_PRIOR and what == "old value":
+        if size == SAME_AS_PRIOR and what == "old value":
             return prior
         if size < _NULL:
             raise NegativeLengthError(what, length=size)
@@ -178,5 +178,6 @@ def _text(what: str, data: bytes) -> str:
         raise FormatError(what, f"is not UTF-8: {cause}") from cause
 
 
-def _utf16_units(text: str) -> int:
+def utf16_units(text: str) -> int:
+    """Return the length of a text in Java."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2

@@ -16,6 +16,7 @@ from statestore.format.binary_columns import (
     as_binary_array,
     as_one_array,
     binary_array,
+    cut_rows,
     interleave,
     is_valid,
     numbers_at_each_byte,
@@ -118,7 +119,7 @@ def _split_timestamped(stored: pa.BinaryArray) -> StoredColumns:
     valid = is_valid(stored)
     value_starts = positions[:-1] + TIMESTAMP_SIZE
     refuse_unsound((value_starts > positions[1:]) & valid, split_value_timestamp, stored)
-    values = _cut(data, value_starts, positions[1:], valid)
+    values = cut_rows(data, value_starts, positions[1:], valid)
     return StoredColumns(values, _timestamps_at(data, positions[:-1], valid), None)
 
 
@@ -129,22 +130,15 @@ def _split_with_headers(stored: pa.BinaryArray) -> StoredColumns:
     value_starts = header_starts + sizes
     is_sound = sound & (sizes >= 0) & (value_starts <= positions[1:])
     refuse_unsound(valid & ~is_sound, split_value_headers, stored)
-    values = _cut(data, value_starts, positions[1:], valid)
+    values = cut_rows(data, value_starts, positions[1:], valid)
     header_ends = np.where(valid, value_starts, positions[:-1])
-    return StoredColumns(values, None, _cut(data, header_starts, header_ends, valid))
+    return StoredColumns(values, None, cut_rows(data, header_starts, header_ends, valid))
 
 
 def _timestamps_at(data: Bytes, starts: Integers, valid: Flags) -> pa.Int64Array:
     timestamps = np.zeros(len(valid), np.int64)
     timestamps[valid] = numbers_at_each_byte(data, ">i8")[starts[valid]]
     return pa.array(timestamps, mask=~valid)
-
-
-def _cut(data: Bytes, starts: Integers, ends: Integers, valid: Flags) -> pa.BinaryArray:
-    """Return the bytes from each start to its end, null where not `valid`. Starts and ends ascend where they are."""
-    starts = np.where(valid, starts, ends)
-    cuts = np.append(np.stack([starts, ends], axis=1).ravel(), ends[-1] if len(ends) else 0)
-    return binary_array(cuts, data).take(pa.array(np.arange(0, 2 * len(starts), 2), mask=~valid))
 
 
 def _timestamp_array(timestamps_ms: pa.Int64Array) -> pa.BinaryArray:

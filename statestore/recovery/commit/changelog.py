@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.protocol import ByteStore, Change, KeyChanges, RecordContext
+from statestore.bytestore.protocol import ByteStore, Change, KeyChanges, RecordContext, WrittenRow
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, PendingMemory
 from statestore.bytestore.write_sets.write_set import DELETED_BYTES, Deleted, WriteSet, hold_last, last_writes
 from statestore.format.values.store_format import StoreFormat
@@ -66,10 +66,10 @@ class Changelog(Protocol):
         """Return `store` if it notes all that is put into it from its first write on; None: append every write."""
         return None
 
-    def extend(self, changes: KeyChanges, written_for: Callable[[int], RecordContext]) -> None:
-        """Note many writes in order, each for the record that `written_for` returns for its index."""
-        for place, (key, stored) in enumerate(changes.items()):
-            self.append(key, stored, written_for(place))
+    def extend(self, changes: KeyChanges, written_for: Iterator[WrittenRow]) -> None:
+        """Note many writes in order, each for the record beside it."""
+        for (key, stored), record in zip(changes.items(), written_for, strict=True):
+            self.append(key, stored, record)
 
     def append_all(self, changes: Iterable[Change], context: RecordContext) -> None:
         """Note many writes in order, all for the record in `context`."""
@@ -155,12 +155,22 @@ class LastWrites(Changelog):
         hold_last(self.writes, written)
         self._pending.written_bytes += (len(header_bytes) + _LOGGED_WRITE_BYTES) * len(written)
 
-    def extend(self, changes: KeyChanges, written_for: Callable[[int], RecordContext]) -> None:
-        """Note many writes in order, each for the record that `written_for` returns for its place."""
+    def extend(self, changes: KeyChanges, written_for: Iterator[WrittenRow]) -> None:
+        """Note many writes in order, each for the record beside it."""
         if self._complete and None not in changes.values():
             hold_last(self.writes, cast("Mapping[bytes, HeldWrite]", changes))
-        else:
-            super().extend(changes, written_for)
+            return
+        is_complete, with_headers = self._complete, self._with_headers
+        written: dict[bytes, HeldWrite] = {}
+        for (key, stored), (timestamp_ms, header_bytes) in zip(changes.items(), written_for, strict=True):
+            if stored is not None and is_complete:
+                written[key] = stored
+                continue
+            header_bytes = header_bytes if with_headers else b""
+            made = Deleted(timestamp_ms, header_bytes) if stored is None else (stored, timestamp_ms, header_bytes)
+            written[key] = made
+            self._pending.written_bytes += len(header_bytes) + _LOGGED_WRITE_BYTES
+        hold_last(self.writes, written)
 
     def __len__(self) -> int:
         return len(self.writes)

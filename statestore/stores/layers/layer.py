@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.protocol import ByteStore, ByteStoreLayer, Change, RecordContext, RowChanges
+from statestore.bytestore.protocol import (
+    ByteStore,
+    ByteStoreLayer,
+    Change,
+    RecordContext,
+    RowChanges,
+    RowStore,
+    takes_rows,
+)
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors.state import StoreClosedError
 from statestore.format.binary_columns import is_valid
@@ -109,7 +117,7 @@ class ChangeLoggingLayer(ByteStoreLayer):
         """Apply all rows, and log the last write of each key for its record."""
         super().write_rows(changes)
         if self._written is None:
-            self._changelog.extend(changes.last_logged, changes.record_of)
+            self._changelog.extend(changes.last_logged, changes.written_for())
 
     def _logged(self, changes: Collection[Change]) -> Collection[Change]:
         skipped = self._skipped_bytes
@@ -150,10 +158,9 @@ class CachingLayer(WriteSet):
     that it was made for: it has to be the current one.
     """
 
-    takes_rows = False
-
     def __init__(self, inner: ByteStore, context: WrittenFor, max_bytes: int = DEFAULT_CACHE_MAX_BYTES) -> None:
         super().__init__(inner)
+        self.takes_rows = takes_rows(inner)
         self._context = context
         self._max_bytes = max_bytes
         self._size_bytes = 0
@@ -169,6 +176,11 @@ class CachingLayer(WriteSet):
         self._size_bytes += len(key) + len(value or b"")
         if self._size_bytes > self._max_bytes:
             self.flush()
+
+    def write_rows(self, changes: RowChanges) -> None:
+        """Pass on what is held back, and all rows: of a key, they pass on its last write alone."""
+        self.flush()
+        cast(RowStore, self.inner).write_rows(changes)
 
     def delete_below(self, end: bytes) -> None:
         """Delete every key below `end`, after what is held back was passed on: it is to be logged."""
