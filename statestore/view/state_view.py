@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -19,7 +18,7 @@ from statestore.errors.state import DurableFileMissingError, ViewBehindError
 from statestore.format.serde import Serde, Serdes
 from statestore.recovery.commit.pointer import CommitPointer, parse_pointers
 from statestore.recovery.heads.head import Head, newest_head
-from statestore.recovery.local.local_directory import LocalDirectory
+from statestore.recovery.local.local_directory import LocalDirectory, temporary_copies
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.placement import KeyOf, record_keys
 from statestore.recovery.making.rescale import committed_pointers, where_it_began
@@ -92,7 +91,7 @@ class StateView:
         self._stores: WeakSet[RoutedReads] = WeakSet()
         with ExitStack() as opened:
             if local_dir is None:
-                local_dir = opened.enter_context(TemporaryDirectory(prefix="statestore-view-"))
+                local_dir = opened.enter_context(temporary_copies())
             local = LocalDirectory(Path(local_dir, _COPIES), memory=memory)
             self._shards = OpenShards(
                 self._location, self._metadata, committed, local, max_open_shards, self._explain_missing

@@ -1,16 +1,23 @@
 """Local copies are one's own, and nobody else's: in the default directory, and below one that is given."""
 
 import os
+import signal
 import stat
+import subprocess
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
 from statestore.errors import LocalDirectoryError
-from statestore.recovery.local.local_directory import LocalDirectory, make_shard_directory
+from statestore.recovery.local.local_directory import LocalDirectory, make_shard_directory, temporary_copies
+from statestore.view import StateView
 from tests.support.recovery.shards import Shard, stored
+from tests.support.view.counts import COUNTS, put
+from tests.support.view.written_state import WrittenState
 
 
 @pytest.fixture
@@ -99,3 +106,37 @@ def test_a_state_on_another_disk_by_a_link_is_gone_on_with(shard: Shard, tmp_pat
     shard.batch(shard.start(), {b"k": stored(b"1")})
     assert mode(tmp_path / "elsewhere") == 0o755
     assert mode(tmp_path / "elsewhere" / "shard-0000") == 0o700
+
+
+KILLED = """
+    import os, signal, sys
+    from pathlib import Path
+    from statestore.view import StateView
+
+    with StateView(sys.argv[1]) as view:
+        view.shard(0)
+        print("opened", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_dead_processes_left_goes_with_the_next_start(default: Path, tmp_path: Path) -> None:
+    state = WrittenState(tmp_path, COUNTS)
+    state.batch(put(a=1))
+    place = default / "temporary"
+    with temporary_copies() as alive:
+        (alive / "here").touch()
+        with temporary_copies() as other:
+            assert (alive, other) == (place / "0", place / "1")
+            killed = [sys.executable, "-c", dedent(KILLED), str(state.home / "state")]
+            ended = subprocess.run(killed, capture_output=True, text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
+            assert (ended.stdout, ended.returncode) == ("opened\n", -signal.SIGKILL)
+            assert any((place / "2").iterdir())
+        assert not other.exists()
+        with StateView(state.location):
+            assert {path.name for path in place.iterdir() if path.is_dir()} == {"0", "1"}
+        assert (alive / "here").exists()
+    assert {path.suffix for path in place.iterdir()} == {".lock"}
+    (tmp_path / "work").mkdir()
+    with temporary_copies(tmp_path / "work") as given:
+        assert given == tmp_path / "work" / default.name / "temporary" / "0"

@@ -50,7 +50,9 @@ def test_a_wrong_question_is_answered_in_words(
 
 
 def test_a_header_that_nothing_has_gives_nothing(client: TestClient) -> None:
-    assert answer(client, ENTRIES, header="nowhere=1")["entries"] == []
+    found = answer(client, ENTRIES, header="nowhere=1")
+    assert (found["entries"], found["note"]) == ([], "nothing was found: 123 entries were read")
+    assert "note" not in answer(client, ENTRIES, header="tenant")
 
 
 def test_a_page_of_another_batch_can_be_gone_on_with(serving: Serving, live: Live) -> None:

@@ -77,8 +77,10 @@ def test_filters_leave_the_entries_that_are_asked_for(
     name: str, options: list[str], wanted: Callable[[Entry], bool], tmp_path: Path, tools: Tools
 ) -> None:
     fixture = load_fixture(name)
-    found = tools("scan", "--json", *kind_options(fixture), *options, fixture.unpack(tmp_path)).document["entries"]
+    ended = tools("scan", "--json", *kind_options(fixture), *options, fixture.unpack(tmp_path))
+    found = ended.document["entries"]
     assert found == [entry for entry in fixture.logical["entries"] if wanted(entry)]
+    assert ended.err == ("" if found else "nothing was found\n")
 
 
 def test_the_keys_of_windows_and_sessions_are_found_among_others(tmp_path: Path, tools: Tools) -> None:

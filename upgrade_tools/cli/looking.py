@@ -120,7 +120,8 @@ def scan(
         limit,
     )
     state = of_entries.state(where)
-    of_entries.print(state, selection, sel.parts_of(state, part))
+    if not of_entries.print(state, selection, sel.parts_of(state, part)):
+        say(errors(), "nothing was found")
 
 
 def get(

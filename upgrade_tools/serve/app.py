@@ -310,7 +310,11 @@ def _page_of(stage: ServedStage, spec: StoreSpec, question: Question, token: str
     begin = PageBegin() if token is None else PageBegin.of_token(token, stage.at, question, spec.name)
     page = read_page(stage, spec, question, begin, limit)
     following = None if page.next is None else page.next.token(stage.at, question)
-    return {"store": spec.name, "entries": page.entries, "read": page.read, "page": following, **_at(stage)}
+    found: Document = {"store": spec.name, "entries": page.entries, "read": page.read, "page": following, **_at(stage)}
+    if not page.entries and following is None:
+        further = "" if token is None else " further"
+        found["note"] = f"nothing{further} was found: {page.read} entries were read"
+    return found
 
 
 def _entry_lines(stage: ServedStage, spec: StoreSpec, question: Question) -> Iterator[bytes]:

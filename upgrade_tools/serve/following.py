@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeVar
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import StateStoreError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.heads.head import Head
+from statestore.recovery.local.local_directory import temporary_copies
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.restore import CommittedStore
 from statestore.view import StateView
@@ -56,7 +56,7 @@ class ServedStage:
         self._work_dir = work_dir
         self._used: OrderedDict[int, None] = OrderedDict()
         with ExitStack() as opened:
-            local_dir = opened.enter_context(TemporaryDirectory(prefix="statestore-serve-", dir=work_dir))
+            local_dir = opened.enter_context(temporary_copies(work_dir))
             self._view = opened.enter_context(
                 StateView(location, pointers=pointers, local_dir=local_dir, max_open_shards=_OPEN_SHARDS)
             )

@@ -13,7 +13,8 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import IO, Final, Protocol
 
@@ -25,6 +26,7 @@ from statestore.errors import LocalDirectoryError
 from statestore.recovery.location.shard_files import path_part
 
 _ONLY_FOR_THE_USER: Final = 0o700
+_TEMPORARY: Final = "temporary"
 
 
 class RunningThread(Protocol):
@@ -112,9 +114,9 @@ def _make_private(path: str | os.PathLike[str]) -> os.stat_result:
     return found
 
 
-def private_directory() -> str:
-    """Return the user's directory in the temporary one. Raises LocalDirectoryError if another user has made it."""
-    path = os.path.join(tempfile.gettempdir(), f"statestore-{os.getuid()}")
+def private_directory(directory: str | os.PathLike[str] | None = None) -> str:
+    """Return the user's directory in one, None is the temporary one. Raises LocalDirectoryError if another made it."""
+    path = os.path.join(directory or tempfile.gettempdir(), f"statestore-{os.getuid()}")
     try:
         found = _make_private(path)
     except OSError as cause:
@@ -124,6 +126,33 @@ def private_directory() -> str:
     if found.st_uid != os.getuid():
         raise LocalDirectoryError(path, cause=f"it belongs to the user {found.st_uid}, not to {os.getuid()}")
     return path
+
+
+@contextmanager
+def temporary_copies(directory: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """Hand out an empty directory, and remove those that dead processes have left beside it.
+
+    Each has a number and a lock, as copies of a shard have. It is below `directory`, None is the temporary one. Raises
+    LocalDirectoryError, OSError.
+    """
+    parent = Path(private_directory(directory), _TEMPORARY)
+    parent.mkdir(exist_ok=True)
+    with ExitStack() as held:
+        own: Path | None = None
+        for number in count():
+            path = parent / f"{number}"
+            if own is not None and not path.with_suffix(".lock").exists():
+                break
+            with ExitStack() as looking:
+                if looking.enter_context(try_lock(path)):
+                    discard(path)
+                    if own is None:
+                        own = path
+                        held.enter_context(looking.pop_all())
+        assert own is not None  # there always is a next number
+        held.callback(discard, own)
+        _make_private(own)
+        yield own
 
 
 _locks: set[FileLock] = set()  # of this process

@@ -31,7 +31,7 @@ export async function show(name, query, signal) {
       form(name, asked),
       went ? el("p", { class: "note", role: "status" }, `The state has gone on: this page is of batch ${count(found.batch)}.`) : null,
       el("p", { class: "quiet", role: "status" }, said(found)),
-      rowsOf(name, found.entries),
+      rowsOf(name, found),
       el("p", { class: "pages" },
         query.get("page") ? el("a", { class: "button", href: address }, "First page") : null,
         found.page ? el("a", { class: "button", rel: "next", href: withQuery(address, { page: found.page }) }, "Next page") : null),
@@ -52,7 +52,7 @@ async function pageOf(path, asked, signal) {
 function said({ entries, read, page }) {
   const all = `${count(entries.length)} entries, ${count(read)} read for them`;
   if (!page) return `${all}. There are no more.`;
-  return entries.length ? `${all}. There are more.` : `${all}: nothing yet, the next page looks further.`;
+  return entries.length ? `${all}. There are more.` : `${all}.`;
 }
 
 function form(name, asked) {
@@ -78,7 +78,7 @@ function form(name, asked) {
     others.length ? el("p", { class: "quiet" }, "and with ", others.map((each) => el("span", { class: "chip" }, visible(each)))) : null);
 }
 
-function rowsOf(name, entries) {
+function rowsOf(name, { entries, page }) {
   const hasTimes = entries.some((each) => each.start !== undefined);
   const columns = [
     { name: "Key", head: true }, hasTimes ? { name: "From, to" } : null, { name: "Value" }, { name: "Timestamp" }, { name: "Headers" },
@@ -90,7 +90,7 @@ function rowsOf(name, entries) {
     each.timestamp === undefined ? "–" : time(each.timestamp),
     chips(each.headers, name),
   ].filter((cell) => cell !== null));
-  return table("Entries", columns, rows, "No entry is as asked for.");
+  return table("Entries", columns, rows, page ? "Nothing yet: the next page looks further." : "No entry is as asked for.");
 }
 
 /** Return the times of a window, session or version. */
