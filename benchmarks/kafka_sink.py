@@ -2,9 +2,9 @@
 
     python benchmarks/kafka_sink.py --rows 200000 --rounds 5
 
-Both write a batch DataFrame from Parquet, as `foreachBatch` gets one, in as many tasks as there are cores. Printed: the
-best of the rounds, and as a ratio to Spark's sink, for a large batch in rows/s and for a batch of 100 rows in ms.
-"reading" is the same rows to nowhere; the first batch of a run reads the markers, and ends what earlier runs left.
+Both write each batch of a query that reads Parquet, in as many tasks as there are cores. Printed: the best of the
+rounds, and as a ratio to Spark's sink, for a large batch in rows/s and for a batch of 100 rows in ms. "reading" is the
+same rows to nowhere; the first batch of a run reads the markers, and ends what earlier runs left.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
+from typing import TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -30,6 +30,7 @@ SMALL = 100
 KEYS = 100_000
 VALUE_BYTES = 100
 PARTITIONS = 8
+Sink: TypeAlias = Callable[[DataFrame, int], None]
 
 
 def main(rows: int, rounds: int) -> None:
@@ -41,9 +42,11 @@ def main(rows: int, rounds: int) -> None:
         broker.create_topic("out", PARTITIONS)
         for size, unit in ((rows, "rows/s"), (SMALL, "ms a batch")):
             path = str(Path(directory) / str(size))
-            made_rows(spark, size, cores).write.parquet(path)
-            batch = spark.read.parquet(path).coalesce(cores)
-            best = measured(sinks(broker.bootstrap_servers, cores), batch, rounds)
+            for _ in range(rounds + 1):
+                made_rows(spark, size, cores).write.mode("append").parquet(path)
+            batches = spark.readStream.schema(spark.read.parquet(path).schema)
+            batches = batches.option("maxFilesPerTrigger", cores).parquet(path)
+            best = measured(sinks(broker.bootstrap_servers, cores), batches)
             for name, seconds in best.items():
                 figure = size / seconds if unit == "rows/s" else 1_000 * seconds
                 ratio = seconds / best["Spark's sink"]
@@ -79,35 +82,37 @@ def made_rows(spark: SparkSession, rows: int, tasks: int) -> DataFrame:
     )
 
 
-def sinks(servers: str, cores: int) -> dict[str, Callable[[DataFrame], None]]:
+def sinks(servers: str, cores: int) -> dict[str, Sink]:
     """Return what writes a batch, by name."""
     settings = recommended_settings(cores=cores).sink.as_options()
-    query, batch_ids, batch_ids_of_runs = str(time.time()), count(), count()
-    transactions = KafkaTransactions(servers, markers="markers", query_id=query)
+    transactions = KafkaTransactions(servers, markers="markers")
 
-    def to_spark(batch: DataFrame) -> None:
+    def to_spark(batch: DataFrame, _: int) -> None:
         batch.write.format("kafka").option("kafka.bootstrap.servers", servers).options(**settings).save()
 
-    def first_of_a_run(batch: DataFrame) -> None:
-        KafkaTransactions(servers, markers="markers", query_id=f"{query}-runs")(batch, next(batch_ids_of_runs))
+    def first_of_a_run(batch: DataFrame, batch_id: int) -> None:
+        KafkaTransactions(servers, markers="markers", writer="runs")(batch, batch_id)
 
     return {
-        "reading": lambda batch: batch.write.format("noop").mode("overwrite").save(),
+        "reading": lambda batch, _: batch.write.format("noop").mode("overwrite").save(),
         "Spark's sink": to_spark,
-        "transactions": lambda batch: transactions(batch, next(batch_ids)),
+        "transactions": transactions,
         "first of a run": first_of_a_run,
     }
 
 
-def measured(writers: dict[str, Callable[[DataFrame], None]], batch: DataFrame, rounds: int) -> dict[str, float]:
-    """Return the shortest of the rounds of each, in seconds, after one that is not counted."""
+def measured(writers: dict[str, Sink], batches: DataFrame) -> dict[str, float]:
+    """Return the shortest time of each for a batch, in seconds, after one that is not counted."""
     best = dict.fromkeys(writers, float("inf"))
-    for number in range(rounds + 1):
+
+    def write_all(batch: DataFrame, batch_id: int) -> None:
         for name, write in writers.items():
             started_s = time.perf_counter()
-            write(batch)
-            if number:
+            write(batch, batch_id)
+            if batch_id:
                 best[name] = min(best[name], time.perf_counter() - started_s)
+
+    batches.writeStream.foreachBatch(write_all).trigger(availableNow=True).start().awaitTermination()
     return best
 
 

@@ -28,6 +28,7 @@ from statestore.spark.kafka_sink.cluster import KafkaCluster
 from statestore.spark.kafka_sink.markers import Marker, MarkerKey, MarkerTopic, RunMarker
 from statestore.spark.kafka_sink.partition import (
     BatchPlan,
+    PartitionRows,
     PartitionWritten,
     SayEnd,
     Writer,
@@ -206,8 +207,9 @@ def test_a_batch_that_changed_or_is_older_than_what_is_there_is_refused(query: Q
         (rows("sink-large", (b"k", b"v", -1)), InputError, "before 1970"),
         (rows("sink-markers", (b"k", b"v")), InputError, "holds the sink's markers"),
         (rows(None, b"1"), InputError, "has no topic"),  # type: ignore[arg-type]
+        (rows("sink-large", (b"k", b"v", 1, 0, [(None, b"v")])), InputError, "a null key"),
     ],
-    ids=["topic", "size", "timestamp", "markers", "no topic"],
+    ids=["topic", "size", "timestamp", "markers", "no topic", "header"],
 )
 def test_what_kafka_does_not_take_aborts_the_whole_partition(
     query: Query, topic: str, batch: pa.RecordBatch, error: type[Exception], words: str
@@ -298,6 +300,26 @@ def test_markers_are_those_of_the_golden_file() -> None:
     earlier = [(MarkerKey.from_bytes(entry["key"].encode()), entry["value"].encode()) for entry in golden["version 1"]]
     assert [key for key, _ in earlier] == keys
     assert [Marker.from_bytes(value) for _, value in earlier] == [replace(marker, digest="") for marker in markers]
+
+
+@pytest.mark.parametrize(
+    ("kept", "digest"),
+    [(slice(0, 4), "33488d3924e69ae2959f55cab69c1056"), (slice(1, 3), "408411eaa48e74c9e2f4d8ecf3960beb")],
+)
+def test_digests_of_records_stay_as_they_were(kept: slice, digest: str) -> None:
+    batch = rows(
+        "out",
+        (b"a", None, None, None, [("a", b"1"), ("a", None)]),
+        (None, b"1", 0, 3),
+        (b"", b"", 1_700_000_000_000, 0, []),
+        ("é".encode(), b"x" * 300, 5, 1, [("é", b"")]),
+    )
+    taken = PartitionRows()
+    for row in range(batch.num_rows)[kept]:
+        taken.add(batch.slice(row, 1), with_digest=True)
+    at_once = PartitionRows()
+    at_once.add(batch[kept], with_digest=True)
+    assert taken.digest == at_once.digest == f"records:{digest}"
 
 
 @pytest.mark.parametrize(

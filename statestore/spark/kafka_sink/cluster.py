@@ -38,6 +38,8 @@ _QUEUED_KB: Final = 32 << 10
 """How much a producer holds of records that wait to be sent."""
 _MISSING_TOPIC_MS: Final = 10_000
 """How long a producer waits for a topic that is missing."""
+_LINGER_MS: Final = 50
+"""How long records wait for others to fill a request; the commit waits for none."""
 _CONNECT_MS: Final = 20
 """Half of it passes before a client connects to the second broker, as every client does at its start."""
 _LEADER_MOVES: Final = (
@@ -106,6 +108,7 @@ class KafkaCluster:
             "queue.buffering.max.kbytes": _QUEUED_KB,
             "topic.metadata.propagation.max.ms": _MISSING_TOPIC_MS,
             "reconnect.backoff.ms": _CONNECT_MS,
+            "linger.ms": _LINGER_MS,
             **self.options,
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,

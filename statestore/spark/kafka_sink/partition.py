@@ -13,13 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from statestore.errors.run import BatchChangedError, InputCutOffError, TransactionFencedError
+from statestore.format.binary_columns import positions_of
+from statestore.format.records.header_columns import header_counts
 from statestore.spark.kafka_sink.markers import OF_RECORDS, Marker, MarkerKey, MarkerTopic
 from statestore.spark.kafka_sink.transaction import Transaction
 from statestore.spark.shards.blobs import BLOB, decode_blob, encode_blob
@@ -135,8 +138,8 @@ class PartitionRows:
         """Count rows; either all of them go into the digest or none."""
         self.records += rows.num_rows
         if with_digest:
-            for row in rows.to_pylist():
-                self._sum += int.from_bytes(blake2b(_bytes_of(row), digest_size=_DIGEST_BYTES).digest(), "big")
+            for row in _bytes_of(rows.to_struct_array()).to_pylist():
+                self._sum += int.from_bytes(blake2b(row, digest_size=_DIGEST_BYTES).digest(), "big")
 
     @property
     def digest(self) -> str:
@@ -144,15 +147,34 @@ class PartitionRows:
         return f"{OF_RECORDS}{self._sum % (1 << 8 * _DIGEST_BYTES):0{2 * _DIGEST_BYTES}x}"
 
 
-def _bytes_of(value: Any) -> bytes:
-    """Return bytes that no other value has; for a row, of its columns that are not null, by name."""
-    if isinstance(value, dict):
-        found = b"".join(_bytes_of(name) + _bytes_of(value[name]) for name in sorted(value) if value[name] is not None)
-    elif isinstance(value, list):
-        found = b"".join(map(_bytes_of, value))
+def _bytes_of(values: pa.Array) -> pa.Array:
+    """Return for each value bytes that no other value has; for a row, of its columns that are not null, by name."""
+    is_bytes, is_null = False, values.is_null()
+    if pa.types.is_struct(values.type):
+        columns = dict(zip([field.name for field in values.type], values.flatten(), strict=True))
+        named = [_joined(_framed(name.encode()), _bytes_of(column)) for name, column in sorted(columns.items())]
+        found = _joined(*(part.fill_null(b"") for part in named))
+    elif pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+        starts = pa.array(positions_of(header_counts(values)))
+        each = _bytes_of(values.flatten()).fill_null(_framed(b"None"))
+        found = pc.binary_join(pa.LargeListArray.from_arrays(starts, each), _text(""))
     else:
-        found = value if isinstance(value, bytes) else str(value).encode()
-    return b"%d %d:%b" % (type(value) is bytes, len(found), found)
+        is_bytes = pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)
+        found = (values if is_bytes else values.cast(pa.large_string())).cast(pa.large_binary())
+    sizes = pc.binary_length(found).cast(pa.large_string()).cast(pa.large_binary())
+    return pc.if_else(is_null, None, _joined(_text(f"{is_bytes:d} "), sizes, _text(":"), found))
+
+
+def _framed(text: bytes) -> pa.Scalar:
+    return pa.scalar(b"0 %d:%b" % (len(text), text), pa.large_binary())
+
+
+def _text(text: str) -> pa.Scalar:
+    return pa.scalar(text.encode(), pa.large_binary())
+
+
+def _joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
+    return pc.binary_join_element_wise(*parts, _text(""))
 
 
 def write_partition(plan: BatchPlan, partition: int, parts: Iterator[pa.RecordBatch | None]) -> PartitionWritten:

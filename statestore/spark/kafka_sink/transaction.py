@@ -6,10 +6,11 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statestore.errors import InputError
 from statestore.errors.run import KafkaRefusedError, TransactionAbortedError, TransactionFencedError
@@ -29,6 +30,9 @@ _FENCED: Final = (
 """Another producer has taken over the transactional id."""
 _ROWS_AT_ONCE: Final = 2_000
 _POLL_S: Final = 0.1
+_ANY_PARTITION: Final = -1
+_NOW: Final = 0
+"""What the client takes for no timestamp."""
 
 
 class Transaction:
@@ -64,7 +68,7 @@ class Transaction:
         """Write a marker to these partitions, and commit; return for each the first offset that later ones can have."""
         with self._errors("committing"):
             for partition in partitions:
-                self._send(self._topic.name, value, key, partition=partition)
+                self._send(self._topic.name, value, key, partition)
             self._producer.flush(self._timeout_s)
             # The markers are in the logs. The end of the transaction follows, before any later marker of the key.
             ends = self._topic.cluster.end_offsets(self._topic.name, partitions)
@@ -84,44 +88,51 @@ class Transaction:
                 self._producer.purge()
 
     def _add(self, rows: pa.RecordBatch) -> None:
-        columns = {name: rows.column(name).to_pylist() for name in rows.schema.names}
-        if None in columns["topic"]:
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        self._check(columns)
+        partition, timestamp_ms = (
+            columns[name].fill_null(default).to_pylist() if name in columns else repeat(default)
+            for name, default in (("partition", _ANY_PARTITION), ("timestamp_ms", _NOW))
+        )
+        topic, value, key = (columns[name].to_pylist() for name in ("topic", "value", "key"))
+        headers = _pairs(columns["headers"]) if "headers" in columns else repeat(None)
+        in_order = zip(topic, value, key, partition, repeat(None), repeat(None), timestamp_ms, headers, strict=False)
+        produce = self._producer.produce
+        while True:
+            try:
+                # By position, as names take as long as half of the call.
+                for row in in_order:
+                    produce(*row)
+            except BufferError:
+                self._send(*row)
+            else:
+                break
+        self._producer.poll(0)
+
+    def _check(self, columns: dict[str, pa.Array]) -> None:
+        """Raise InputError if a row can't be sent."""
+        topics, times_ms = columns["topic"], columns.get("timestamp_ms")
+        if topics.null_count:
             raise InputError(
                 "a row for Kafka has no topic: fill the column, or name one with KafkaTransactions(topic=)"
             )
-        if self._topic.name in columns["topic"]:
+        if pc.any(pc.equal(topics, self._topic.name)).as_py():
             raise InputError(
                 f"a row for Kafka has the topic {self._topic.name}, which holds the sink's markers, and could be taken "
                 "for one: give it another topic"
             )
-        names = ("topic", "value", "key", "timestamp_ms", "headers", "partition")
-        produce, poll = self._producer.produce, self._producer.poll
-        for topic, value, key, timestamp_ms, headers, partition in zip(
-            *(columns.get(name, repeat(None)) for name in names), strict=False
-        ):
-            more: dict[str, Any] = {}
-            if timestamp_ms is not None:
-                if timestamp_ms < 0:
-                    raise InputError(
-                        f"a row for topic {topic} has the timestamp {timestamp_ms} ms, before 1970: correct it"
-                    )
-                more["timestamp"] = timestamp_ms
-            if headers:
-                more["headers"] = [(header["key"], header["value"]) for header in headers]
-            if partition is not None:
-                more["partition"] = partition
-            try:
-                produce(topic, value, key, **more)
-            except BufferError:
-                self._send(topic, value, key, **more)
-        poll(0)
+        if times_ms is not None and (first_ms := pc.min(times_ms).as_py() or _NOW) < 0:
+            topic = topics[pc.index(times_ms, first_ms).as_py()]
+            raise InputError(f"a row for topic {topic} has the timestamp {first_ms} ms, before 1970: correct it")
+        if "headers" in columns and columns["headers"].flatten().flatten()[0].null_count:
+            raise InputError("a row for Kafka has a header that is null or has a null key: filter such headers out")
 
-    def _send(self, topic: str, value: bytes | None, key: bytes | None, **more: Any) -> None:
+    def _send(self, *record: Any) -> None:
         """Hand a record to the client as soon as it has room."""
         give_up_s = time.monotonic() + self._timeout_s
         while True:
             try:
-                self._producer.produce(topic, value, key, **more)
+                self._producer.produce(*record)
             except BufferError as full:
                 if time.monotonic() > give_up_s:
                     raise KafkaException(KafkaError(KafkaError._TIMED_OUT_QUEUE)) from full
@@ -152,7 +163,8 @@ class Transaction:
                 try:
                     yield
                 except KafkaException as cause:
-                    self._raise_for(cause)
+                    is_hidden = cause.args[0].code() == KafkaError._FATAL
+                    self._raise_for(self._fatal_error(cause) if is_hidden else cause)
                 except SystemError as mixed:
                     # The client raised a fatal error, and then still called back for failed records, which Python
                     # turns into this error.
@@ -164,8 +176,8 @@ class Transaction:
                 raise TransactionAbortedError(self._id, cause=refused.cause) from refusal
             raise
 
-    def _fatal_error(self, lost: SystemError) -> KafkaException:
-        """Return the fatal error that Python has replaced by `lost`. Raises `lost` if there was none."""
+    def _fatal_error(self, lost: SystemError | KafkaException) -> KafkaException:
+        """Return the fatal error in whose place the client raised `lost`. Raises `lost` if there was none."""
         try:
             # After a fatal error the client raises it at every call; without one, it refuses this call.
             self._producer.begin_transaction()
@@ -182,3 +194,11 @@ class Transaction:
         if error.txn_requires_abort():
             raise TransactionAbortedError(self._id, cause=(self._failure or error).str()) from cause
         raise cause
+
+
+def _pairs(headers: pa.ListArray) -> Iterator[list[tuple[str, bytes | None]] | None]:
+    """Yield the headers of each row, as the client takes them."""
+    keys, values = headers.flatten().flatten()
+    pairs = zip(keys.to_pylist(), values.to_pylist(), strict=True)
+    for count in headers.value_lengths().fill_null(0).to_pylist():
+        yield list(islice(pairs, count)) if count else None

@@ -200,7 +200,7 @@ class SimulatedProducer:
     def begin_transaction(self, *_: Any) -> None:
         self._check()
 
-    def produce(self, topic: str, value: bytes | None, key: bytes | None, *, partition: int, **_: Any) -> None:
+    def produce(self, topic: str, value: bytes | None, key: bytes | None, partition: int, *_: Any) -> None:
         self._check()
         if len(self._queue) >= _QUEUED:
             raise BufferError
