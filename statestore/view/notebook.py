@@ -14,11 +14,11 @@ from statestore.recovery.metadata.state_metadata import StateMetadata
 def state_html(location: str, metadata: StateMetadata, head: Head | None) -> str:
     """Return a state at a batch as HTML: a line, and a table of its stores."""
     committed = "with the pointers that were given" if head is None else f"as of {head.describe()}"
-    calls = {} if head is None else head.figures.calls
+    known = {} if head is None else head.figures.sizes()
     rows = []
     for spec in sorted(metadata.stores, key=lambda spec: spec.name):
-        told = [call.sizes[spec.name] for call in calls.values() if spec.name in call.sizes]
-        sizes = total(SizeFigures, told)
+        told = known.get(spec.name, {})
+        sizes = total(SizeFigures, told.values())
         about = (f"{sizes.entries:,}", f"{sizes.size_bytes:,}", f"{sizes.header_bytes:,}") if told else ("",) * 3
         rows.append((spec.name, StoreType.of(spec).value, *about))
     line = f"{_shown(location)}, {metadata.shards} shards, {committed}"

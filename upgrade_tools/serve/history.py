@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
@@ -130,13 +130,20 @@ def _write(shown: Shown, spec: StoreSpec, record: ChangelogRecord) -> Document:
     document: Document = {"key": key_content(place.key, shown.encoding.key)}
     if place.start_ms is not None:
         document.update(start=place.start_ms, end=place.end_ms)
-    document.update(
-        value=content(record.value, shown.encoding.value),
-        timestamp=record.timestamp_ms,
-        headers=headers_content(record.header_bytes),
-        headerBytes=len(record.header_bytes),
-    )
-    return document
+    return {**document, **_held_by(shown, record)}
+
+
+def _held_by(shown: Shown, record: ChangelogRecord) -> Document:
+    return _held(shown, record.value, record.timestamp_ms, record.header_bytes)
+
+
+def _held(shown: Shown, value: bytes | None, timestamp_ms: int | None, header_bytes: bytes | None) -> Document:
+    return {
+        "value": content(value, shown.encoding.value),
+        "timestamp": timestamp_ms,
+        "headers": headers_content(header_bytes),
+        "headerBytes": len(header_bytes or b""),
+    }
 
 
 _COMPARED: Final = ("value", "timestamp", "headers")
@@ -204,8 +211,7 @@ class _Old:
                 for record in _of_keys(batch, {key for store, key in missing if store == name})
             }
             for place, record in found.items():
-                write = _write(self._shown, self._shown.specs[place[0]], record)
-                self._found[place] = (None if record.value is None else _without_place(write),)
+                self._found[place] = (None if record.value is None else _held_by(self._shown, record),)
             missing -= set(found)
         if missing and expected == 0 and not self._shown.metadata.initial_state:
             self._found.update(dict.fromkeys(missing, (None,)))
@@ -235,16 +241,8 @@ class _Old:
                     stored = versions[-1].stored if versions and versions[-1].valid_to_ms is None else None
                 else:
                     stored = store.get(layout_of(spec).physical_key(key))
-                self._found[name, key] = (None if stored is None else self._stored(spec, stored),)
-
-    def _stored(self, spec: StoreSpec, stored: bytes) -> Document:
-        value, timestamp_ms, header_bytes = split_stored(spec.format, stored)
-        return {
-            "value": content(value, self._shown.encoding.value),
-            "timestamp": timestamp_ms,
-            "headers": headers_content(header_bytes),
-            "headerBytes": len(header_bytes or b""),
-        }
+                held = None if stored is None else _held(shown, *split_stored(spec.format, stored))
+                self._found[name, key] = (held,)
 
 
 def _of_keys(batch: pa.RecordBatch, keys: set[bytes]) -> list[ChangelogRecord]:
@@ -252,10 +250,6 @@ def _of_keys(batch: pa.RecordBatch, keys: set[bytes]) -> list[ChangelogRecord]:
         return []
     found = batch.filter(pc.is_in(batch.column("key"), pa.array(sorted(keys), pa.binary())))
     return [*changelog_records(found)] if found.num_rows else []
-
-
-def _without_place(write: Mapping[str, Any]) -> Document:
-    return {name: field for name, field in write.items() if name not in ("key", "start", "end")}
 
 
 def pointer_at(pointer: CommitPointer, version: int) -> CommitPointer | None:

@@ -94,7 +94,9 @@ def _stores(stores: Sequence[Document]) -> str:
         words = f"keys {_bytes(sizes[0])}, values {_bytes(sizes[1])}, headers {_bytes(sizes[2])}"
         bar = _bar(zip(sizes, ("keys", "values", "headers"), strict=True), sum(sizes))
         share = f'<span class="share">{bar}<span class="quiet">{words}</span></span>'
-        rows.append((visible(store["name"]), escape(store["description"]), _entries(store), share))
+        rows.append(
+            (visible(store["name"]), escape(store["description"]), _about(store["entries"], store["counted"]), share)
+        )
     return _table("The stores of the query", ("Store", "What it is", "Entries", "Keys, values, headers"), rows)
 
 
@@ -178,10 +180,6 @@ def _bar(parts: Iterable[tuple[int, str]], whole: int) -> str:
         x += width
     box = f'viewBox="0 0 {_BAR} 12" preserveAspectRatio="none"'
     return f'<svg class="bar" {box} aria-hidden="true">{"".join(shapes)}</svg>'
-
-
-def _entries(store: Document) -> str:
-    return _about(store["entries"], store["counted"])
 
 
 def _about(count: int, counted: bool) -> str:

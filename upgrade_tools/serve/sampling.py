@@ -214,12 +214,6 @@ def _places(store: ByteStore) -> Iterator[bytes]:
         yield low[:same] + bytes(letters[at // base**place % base] for place in reversed(range(_PLACE_SIZE)))
 
 
-def told_sizes(stage: ServedStage, store: str, shards: int) -> dict[int, SizeFigures]:
-    """Return what a head has of a store's sizes, by shard; none of shards where it was not open."""
-    calls = {} if stage.head is None else stage.head.figures.calls
-    return {shard: call.sizes[store] for shard, call in calls.items() if store in call.sizes and shard < shards}
-
-
 class Samples:
     """Samples of the stores of what is served. Each question looks into more shards, until all are read.
 
@@ -236,7 +230,8 @@ class Samples:
         at, made, sample = self._samples.get(spec.name, ("", now, None))
         if sample is None or (at != stage.at and (sample.is_counted or now - made > _SAMPLE_AGE_S)):
             shards = 1 if spec.name in stage.state.metadata.global_stores else stage.state.metadata.shards
-            sample = Sample(spec, shards, told=told_sizes(stage, spec.name, shards))
+            told = {} if stage.head is None else stage.head.figures.sizes().get(spec.name, {})
+            sample = Sample(spec, shards, told={shard: sizes for shard, sizes in told.items() if shard < shards})
             self._samples[spec.name] = stage.at, now, sample
         is_open = {*stage.open_shards}
         left = {*range(sample.shards)} - {*sample.entries}

@@ -59,6 +59,14 @@ class HeadFigures(NamedTuple):
             {shard: call for shard, call in self.calls.items() if call.batch < batch},
         )
 
+    def sizes(self) -> dict[str, dict[int, SizeFigures]]:
+        """Return by store and shard how large a store was after the shard's last call."""
+        found: dict[str, dict[int, SizeFigures]] = {}
+        for shard, call in self.calls.items():
+            for store, sizes in call.sizes.items():
+                found.setdefault(store, {})[shard] = sizes
+        return found
+
     def to_fields(self) -> dict[str, Any]:
         """Return the fields of the head's JSON."""
         return {

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.filesize import decimal
 from rich.text import Text
 
-from statestore.recovery.commit.figures import SizeFigures
+from statestore.recovery.commit.figures import SizeFigures, total
 from statestore.recovery.heads.figures import LastCall, RecentBatch
 from statestore.recovery.heads.head import Head
 from upgrade_tools.cli.printing.output import cells, plain_table, printable
@@ -63,12 +63,11 @@ def _longest(times: Mapping[str, int]) -> str:
 
 def _sizes(heads: Sequence[Head]) -> dict[str, SizeFigures]:
     """Return how large each store is in all shards, as far as their last calls told."""
-    sizes: dict[str, SizeFigures] = {}
+    known: dict[str, list[SizeFigures]] = defaultdict(list)
     for head in heads:
-        for call in head.figures.calls.values():
-            for store, figures in call.sizes.items():
-                sizes[store] = SizeFigures(*map(sum, zip(sizes.get(store, SizeFigures()), figures, strict=True)))
-    return dict(sorted(sizes.items()))
+        for store, sizes in head.figures.sizes().items():
+            known[store] += sizes.values()
+    return {store: total(SizeFigures, sizes) for store, sizes in sorted(known.items())}
 
 
 def _stores(sizes: Mapping[str, SizeFigures]) -> RenderableType:
