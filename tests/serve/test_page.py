@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from statestore import Headers, ValueTimestampHeaders
 from tests.support.serve.live import HOSTILE_KEY, LARGE, SCRIPT, Live, counted
 from tests.support.serve.serving import Tab, chromium, served, wait_until
 
@@ -203,6 +204,18 @@ def test_new_batches_are_shown_as_they_come(tab: Tab, live: Live) -> None:
             tab.until(f"document.querySelector('main tbody td.number').textContent === '{120 + batch + 1}'")
         tab.show(f"{address}#/batches")
         assert [row.split()[0] for row in tab.rows()] == ["4", "3", "2"]
+
+
+def test_an_empty_key_and_header_are_links(tab: Tab, live: Live) -> None:
+    live.commit({"": ValueTimestampHeaders("of nothing", 9, Headers([("", b"")]))})
+    with served(live.home / live.name) as (address, _):
+        tab.show(f"{address}#/stores/counts/entries?to=0x")
+        tab.page.locator("tbody a.chip").click()
+        wait_until(lambda: tab.page.url.endswith("/entries?header=0x"))
+        tab.until("document.querySelectorAll('main tbody tr').length === 1")
+        tab.page.locator("tbody th a").click()
+        tab.until("document.querySelector('main .history') !== null")
+        assert tab.page.locator("main pre").inner_text() == "of nothing"
 
 
 def test_a_page_goes_on_in_the_next_batch(tab: Tab, live: Live) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
 from typing import Any
 
@@ -53,6 +55,26 @@ def test_a_header_that_nothing_has_gives_nothing(client: TestClient) -> None:
     found = answer(client, ENTRIES, header="nowhere=1")
     assert (found["entries"], found["note"]) == ([], "nothing was found: 123 entries were read")
     assert "note" not in answer(client, ENTRIES, header="tenant")
+
+
+def test_a_page_token_that_was_changed_is_refused(client: TestClient) -> None:
+    fields = json.loads(base64.urlsafe_b64decode(answer(client, ENTRIES, limit=1)["page"] + "=="))
+    changed = [json.dumps([*fields[:2], shard, fields[3]]) for shard in (-1, 1e400, True, 1.5, None, "0", 10**30)]
+    changed += [json.dumps([*fields[:3], after]) for after in ("zz", 5, [])]
+    for token in [*changed, "[" * 15_000, "{}", "1"]:
+        page = base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+        refused(client, ENTRIES, 400, "page", limit=1, page=page)
+
+
+def test_an_empty_key_has_a_name(serving: Serving, live: Live) -> None:
+    live.commit({"": counted("empty", 9)})
+    client = serving(live.home / live.name)
+    (entry,) = answer(client, ENTRIES, to="0x")["entries"]
+    assert (entry["key"]["size"], entry["value"]["text"]) == (0, "empty")
+    asked = {"id": entry["key"]["id"]}
+    assert answer(client, ENTRIES, **asked)["entries"] == [entry]
+    assert answer(client, "/api/stores/counts/key", **asked)["entries"][0]["value"]["text"] == "empty"
+    assert answer(client, "/api/stores/counts/history", **asked)["writes"][0]["value"]["text"] == "empty"
 
 
 def test_a_page_of_another_batch_can_be_gone_on_with(serving: Serving, live: Live) -> None:

@@ -84,7 +84,7 @@ class Asked:
         if identity is None:
             return self.bytes("key", self.encoding.key)
         try:
-            return bytes.fromhex(identity)
+            return bytes.fromhex(identity.removeprefix("0x"))
         except ValueError as cause:
             raise RefusedError(400, f"id is not hex: {cause}") from cause
 

@@ -62,7 +62,7 @@ def key_content(key: bytes, encoding: str | None = None, limit: int = CUT_BYTES)
     shown = content(key, encoding, limit)
     assert shown is not None
     if len(key) <= _LONGEST_ID_BYTES:
-        shown["id"] = key.hex()
+        shown["id"] = key.hex() or "0x"  # an empty parameter is none
     return shown
 
 

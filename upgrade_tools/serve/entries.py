@@ -14,6 +14,7 @@ from statestore.bytestore.kinds.entry_scan import StoredEntry, segment_prefixes
 from statestore.bytestore.kinds.kind_layout import KindLayout, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore, Pair
+from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.format.values.stored_value import split_stored
 from statestore.recovery.location.durable_json import digest
 from statestore.recovery.restore.restore import CommittedStore
@@ -78,8 +79,8 @@ class PageBegin:
         try:
             fields = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
             of_batch, of_question, shard, after = fields
-            place = cls(int(shard), None if after is None else bytes.fromhex(after))
-        except (ValueError, TypeError) as cause:
+            place = cls(whole_number(shard, 0), None if after is None else bytes.fromhex(after))
+        except MALFORMED as cause:
             raise RefusedError(400, "page is not a token of an earlier answer: begin without it") from cause
         if of_question != question.identity:
             raise RefusedError(400, f"page is of another question about {store!r}: begin without it")

@@ -26,7 +26,7 @@ export function present() {
 
 /** Return what asks for a header: its name in hex where text would be read as something else, and a value if given. */
 export function asked(name, value = undefined) {
-  const bare = /=|^0x/.test(name)
+  const bare = /=|^0x|^$/.test(name)
     ? `0x${Array.from(new TextEncoder().encode(name), (byte) => byte.toString(16).padStart(2, "0")).join("")}`
     : name;
   if (value === undefined) return bare;
