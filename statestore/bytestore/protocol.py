@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol, TypeGuard, cast
 
@@ -100,12 +100,14 @@ class RowChanges:
         return dict(zip(self._lasts_of(self.logged_keys), self.last.values(), strict=True))
 
     def written_for(self) -> Iterator[WrittenRow]:
-        """Yield the record that each of `last` is written for."""
-        rows, records = self._last_rows, self.records
+        """Return the record that each of `last` is written for."""
+        return map(WrittenRow, self.of_last(self.records.timestamp_ms), self.of_last(self.records.headers))
+
+    def of_last(self, column: pa.Array) -> Iterator[Any]:
+        """Yield what a column of the records has for each of `last`."""
+        rows = self._last_rows
         for start in range(0, len(rows), _RECORDS_AT_ONCE):
-            some = pa.array(rows[start : start + _RECORDS_AT_ONCE])
-            columns = (column.take(some).to_pylist() for column in (records.timestamp_ms, records.headers))
-            yield from map(WrittenRow, *columns)
+            yield from column.take(pa.array(rows[start : start + _RECORDS_AT_ONCE])).to_pylist()
 
     @cached_property
     def _last_rows(self) -> Integers:
@@ -121,7 +123,6 @@ class RowChanges:
 
 Pair = tuple[bytes, bytes]
 Change = tuple[bytes, "bytes | None"]
-KeyChanges = Mapping[bytes, "bytes | None"]  # changes of keys that are all different
 Range = tuple[bytes, bytes]  # the first and the last key, both inclusive
 
 

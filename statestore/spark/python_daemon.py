@@ -18,6 +18,8 @@ from pyspark.daemon import manager
 
 import statestore.spark  # noqa: F401
 
+_OBJECTS_BEFORE_COLLECTING = 100_000
+
 
 def forget_archives() -> None:
     """Forget the importers of zip archives; Python makes them again when it looks for a module there.
@@ -35,4 +37,7 @@ if __name__ == "__main__":
     # The collector writes to every object that it visits, so each worker would get its own copy of all pages.
     gc.collect()
     gc.freeze()
+    # A batch makes objects by the hundred thousand, which live as long as it: up to a quarter of its time would go into
+    # looking through them again and again.
+    gc.set_threshold(_OBJECTS_BEFORE_COLLECTING)
     manager()

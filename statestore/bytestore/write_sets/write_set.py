@@ -6,8 +6,6 @@ A shard's local database only ever holds committed versions. Of several writes t
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from heapq import merge
-from operator import itemgetter
 from typing import Final, NamedTuple, TypeVar
 
 from statestore.bytestore.engines.memory import MemoryByteStore
@@ -190,14 +188,19 @@ class WriteSet(ScannedStore):
 def merge_pairs(
     pending: Iterable[tuple[bytes, bytes | Deleted]], committed: Iterator[Pair], reverse: bool
 ) -> Generator[Pair, None, None]:
-    """Merge two sorted runs of pairs; on equal keys the pending write comes first, and it alone counts."""
-    last: bytes | None = None
-    for key, value in merge(pending, committed, key=itemgetter(0), reverse=reverse):
-        if key == last:
-            continue
-        last = key
+    """Merge two sorted runs of pairs; on equal keys the pending write alone counts."""
+    pair = next(committed, None)
+    for key, value in pending:
+        while pair is not None and (pair[0] > key if reverse else pair[0] < key):
+            yield pair
+            pair = next(committed, None)
+        if pair is not None and pair[0] == key:
+            pair = next(committed, None)
         if value.__class__ is not Deleted:
             yield key, value  # type: ignore[misc]
+    if pair is not None:
+        yield pair
+        yield from committed
 
 
 def _stored(value: bytes | Deleted) -> bytes | None:

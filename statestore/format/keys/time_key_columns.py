@@ -17,7 +17,7 @@ from statestore.format.binary_columns import (
     refuse_unsound,
     rows_of_numbers,
 )
-from statestore.format.keys.due_key import BY_TIME, window_end_key
+from statestore.format.keys.due_key import BY_TIME, expiry_key, window_end_key
 from statestore.format.keys.window_key import encode_session_key, split_session_key, split_window_key
 
 _WINDOW_SUFFIX: Final = np.dtype([("start_ms", ">i8"), ("sequence", ">i4")])
@@ -101,6 +101,11 @@ def encode_due_keys(times_ms: Integers, keys: pa.BinaryArray) -> pa.BinaryArray:
     fronts = np.zeros(len(keys), _DUE)
     fronts["by_time"], fronts["time_ms"] = BY_TIME, times_ms
     return join_rows([rows_of_numbers(fronts), keys], "keys by time")
+
+
+def encode_expiry_keys(keys: pa.BinaryArray) -> pa.BinaryArray:
+    """Return `expiry_key` of each key."""
+    return join_rows([pa.repeat(pa.scalar(expiry_key(b""), pa.binary()), len(keys)), keys], "keys of expiries")
 
 
 def decode_due_keys(places: pa.BinaryArray) -> tuple[Integers, pa.BinaryArray]:

@@ -12,11 +12,12 @@ topics (ChangeLogging*BytesStore) and reads back (RecordConverters).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.protocol import ByteStore, Change, KeyChanges, RecordContext, WrittenRow
+from statestore.bytestore.protocol import ByteStore, Change, RecordContext, RowChanges
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, PendingMemory
 from statestore.bytestore.write_sets.write_set import DELETED_BYTES, Deleted, WriteSet, hold_last, last_writes
 from statestore.format.values.store_format import StoreFormat
@@ -66,9 +67,9 @@ class Changelog(Protocol):
         """Return `store` if it notes all that is put into it from its first write on; None: append every write."""
         return None
 
-    def extend(self, changes: KeyChanges, written_for: Iterator[WrittenRow]) -> None:
-        """Note many writes in order, each for the record beside it."""
-        for (key, stored), record in zip(changes.items(), written_for, strict=True):
+    def extend(self, changes: RowChanges) -> None:
+        """Note the last write of each key, in order, each for the record in its row."""
+        for (key, stored), record in zip(changes.last_logged.items(), changes.written_for(), strict=True):
             self.append(key, stored, record)
 
     def append_all(self, changes: Iterable[Change], context: RecordContext) -> None:
@@ -155,22 +156,24 @@ class LastWrites(Changelog):
         hold_last(self.writes, written)
         self._pending.written_bytes += (len(header_bytes) + _LOGGED_WRITE_BYTES) * len(written)
 
-    def extend(self, changes: KeyChanges, written_for: Iterator[WrittenRow]) -> None:
-        """Note many writes in order, each for the record beside it."""
-        if self._complete and None not in changes.values():
-            hold_last(self.writes, cast("Mapping[bytes, HeldWrite]", changes))
+    def extend(self, changes: RowChanges) -> None:
+        """Note the last write of each key, in order, each for the record in its row."""
+        last, is_complete = changes.last_logged, self._complete
+        if is_complete and None not in last.values():
+            hold_last(self.writes, cast("Mapping[bytes, HeldWrite]", last))
             return
-        is_complete, with_headers = self._complete, self._with_headers
+        times_ms = changes.of_last(changes.records.timestamp_ms)
+        headers = changes.of_last(changes.records.headers) if self._with_headers else repeat(b"", len(last))
         written: dict[bytes, HeldWrite] = {}
-        for (key, stored), (timestamp_ms, header_bytes) in zip(changes.items(), written_for, strict=True):
-            if stored is not None and is_complete:
-                written[key] = stored
-                continue
-            header_bytes = header_bytes if with_headers else b""
-            made = Deleted(timestamp_ms, header_bytes) if stored is None else (stored, timestamp_ms, header_bytes)
-            written[key] = made
-            self._pending.written_bytes += len(header_bytes) + _LOGGED_WRITE_BYTES
+        header_bytes = 0
+        for (key, stored), time_ms, of_record in zip(last.items(), times_ms, headers, strict=True):
+            header_bytes += len(of_record)
+            if stored is None:
+                written[key] = Deleted(time_ms, of_record)
+            else:
+                written[key] = stored if is_complete else (stored, time_ms, of_record)
         hold_last(self.writes, written)
+        self._pending.written_bytes += header_bytes + _LOGGED_WRITE_BYTES * len(written)
 
     def __len__(self) -> int:
         return len(self.writes)

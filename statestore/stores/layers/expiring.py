@@ -11,13 +11,16 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statestore.bytestore.protocol import ByteStore, ByteStoreLayer, Change, Pair, RowChanges, RowStore, takes_rows
 from statestore.errors import FormatError
 from statestore.format.binary_columns import is_valid
+from statestore.format.key_groups import KeyGroups
 from statestore.format.keys.due_key import (
     due_bounds,
     due_key,
@@ -29,7 +32,9 @@ from statestore.format.keys.due_key import (
     time_bytes,
     time_of,
 )
+from statestore.format.keys.time_key_columns import encode_due_keys, encode_expiry_keys
 from statestore.format.keys.window_key import MAX_TIME_MS
+from statestore.format.serde_columns import INT64_COLUMNS
 from statestore.headers.expiry_header import expiry_in_headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.stores.supplier import Duration, milliseconds
@@ -112,23 +117,33 @@ class ExpiryTimes:
         """Whether `set_rows` may be called."""
         return takes_rows(self._store)
 
-    def set_rows(self, keys: Sequence[bytes], expiries_ms: Sequence[int | None], records: RecordColumns) -> None:
-        """Do what `set` does for each key in turn, for the record in the row beside it."""
-        distinct = sorted(set(keys))
-        known = dict(zip(distinct, self.get_many(distinct), strict=True))
-        rows: list[int] = []
-        changes: list[Change] = []
-        for row, (key, expiry_ms) in enumerate(zip(keys, expiries_ms, strict=True)):
-            before_ms = known[key]
-            if before_ms == expiry_ms:
-                continue
-            known[key] = expiry_ms
-            made = _moved(key, before_ms, expiry_ms)
-            changes += made
-            rows += [row] * len(made)
-        if changes:
-            places, values = (pa.array(column, pa.binary()) for column in zip(*changes, strict=True))
-            cast(RowStore, self._store).write_rows(RowChanges(places, values, records.take(rows)))
+    def set_rows(self, keys: pa.BinaryArray, expiries_ms: pa.Int64Array, records: RecordColumns) -> None:
+        """Do what `set` does for each key in turn, null for None, for the record in the row beside it."""
+        groups = KeyGroups(keys)
+        known_ms = pa.array(self.get_many(groups.keys.to_pylist()), pa.int64())
+        rows_before = groups.rows_before
+        earlier = np.where(rows_before < 0, groups.codes, len(groups) + rows_before)
+        before_ms = pa.concat_arrays([known_ms, expiries_ms]).take(pa.array(earlier))
+        was_set, is_set = is_valid(before_ms), is_valid(expiries_ms)
+        is_changed = (was_set != is_set) | np.asarray(pc.fill_null(pc.not_equal(before_ms, expiries_ms), False))
+        if not is_changed.any():
+            return
+        left, changed, due = (np.flatnonzero(is_changed & which) for which in (was_set, is_changed, is_set))
+        keys_of_left, keys_of_changed, keys_of_due = (keys.take(pa.array(rows)) for rows in (left, changed, due))
+        places = [
+            encode_due_keys(before_ms.take(pa.array(left)).to_numpy(), keys_of_left),
+            encode_expiry_keys(keys_of_changed),
+            encode_due_keys(expiries_ms.take(pa.array(due)).to_numpy(), keys_of_due),
+        ]
+        values = [
+            pa.nulls(len(left), pa.binary()),
+            INT64_COLUMNS.serialize(expiries_ms.take(pa.array(changed))),
+            pa.repeat(pa.scalar(b"", pa.binary()), len(due)),
+        ]
+        rows = np.concatenate([left, changed, due])
+        order = np.argsort(rows, kind="stable")
+        merged_places, merged = (pa.concat_arrays(each).take(pa.array(order)) for each in (places, values))
+        cast(RowStore, self._store).write_rows(RowChanges(merged_places, merged, records.take(rows[order])))
 
     def between(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, int]]:
         """Yield keys from `start` to `end`, both inclusive, None = open, with the time of each, as of the call."""
@@ -217,12 +232,10 @@ class ExpiringLayer(ByteStoreLayer):
         self._writes += len(changes)
         ttl_ms, times = self._ttl_ms, changes.records.stream_time_ms
         assert ttl_ms is not None  # what expires by no header expires by that
-        nows_ms = self._nows_ms(None if times is None else times.to_pylist(), len(changes))
-        expiries_ms = [
-            _after(ttl_ms, now_ms) if is_put else None
-            for is_put, now_ms in zip(is_valid(changes.values).tolist(), nows_ms, strict=True)
-        ]
-        self._times.set_rows(changes.keys.to_pylist(), expiries_ms, changes.records)
+        nows_ms = np.asarray(self._nows_ms(None if times is None else times.to_numpy(), len(changes)))
+        lives_ms = min(ttl_ms, MAX_TIME_MS)
+        expiries_ms = pa.array(np.minimum(nows_ms, MAX_TIME_MS - lives_ms) + lives_ms, mask=~is_valid(changes.values))
+        self._times.set_rows(changes.keys, expiries_ms, changes.records)
 
     def delete_below(self, end: bytes) -> None:
         """Delete every key below `end`."""
@@ -257,7 +270,7 @@ class ExpiringLayer(ByteStoreLayer):
         self._writes += 1
         self._times.set(key, None if value is None else self._expiry_ms(value))
 
-    def _nows_ms(self, stream_times_ms: Sequence[int] | None, count: int) -> Sequence[int]:
+    def _nows_ms(self, stream_times_ms: Any, count: int) -> Any:
         """Return what the clock shows at each of these stream times; None is now."""
         if stream_times_ms is None or not self._goes_by_stream_time:
             return [self._clock_ms()] * count

@@ -117,7 +117,7 @@ class ChangeLoggingLayer(ByteStoreLayer):
         """Apply all rows, and log the last write of each key for its record."""
         super().write_rows(changes)
         if self._written is None:
-            self._changelog.extend(changes.last_logged, changes.written_for())
+            self._changelog.extend(changes)
 
     def _logged(self, changes: Collection[Change]) -> Collection[Change]:
         skipped = self._skipped_bytes
