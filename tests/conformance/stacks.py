@@ -30,6 +30,7 @@ from statestore import (
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.header_index import IndexedByteStore
+from statestore.bytestore.kinds.segments import segment_of
 from statestore.bytestore.kinds.store_spec import StoreSpec, column_family, older_formats
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades import open_store
@@ -408,3 +409,9 @@ def values_of(entries: Any) -> list[tuple[Any, Any]]:
 def keys_of(entries: Any) -> list[Any]:
     """Return the keys of an iterator's entries."""
     return [key for key, _ in entries]
+
+
+def segments_of(stack: Stack) -> set[int]:
+    """Return the ids of the segments that have entries."""
+    stack.store.flush()
+    return {segment_of(key) for key, _ in stack.bytes.range(None, None)}

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from statestore import AggregationWithHeaders, Headers, Windowed
-from statestore.bytestore.kinds.segments import segment_of
 from statestore.format.keys.window_key import encode_session_key
 from statestore.format.records.header_bytes import parse_count
 from statestore.stores.iterator import StoreIterator
 from tests.conformance import checks
-from tests.conformance.stacks import HEADERS, RECORD_HEADERS, SEGMENT_MS, SESSION, Stack, value_of
+from tests.conformance.stacks import HEADERS, RECORD_HEADERS, SEGMENT_MS, SESSION, Stack, segments_of, value_of
 
 KIND = SESSION
 
@@ -33,12 +32,6 @@ def in_order(content: Any) -> list[tuple[bytes, int, int, int]]:
 def sessions(entries: Any) -> list[tuple[bytes, int, int, int]]:
     """Return key, aggregate, start and end of what an iterator yields."""
     return [(session.key, value_of(held), session.start_ms, session.end_ms) for session, held in entries]
-
-
-def segments_of(stack: Stack) -> set[int]:
-    """Return the ids of the segments that have entries."""
-    stack.store.flush()
-    return {segment_of(key) for key, _ in stack.bytes.range(None, None)}
 
 
 def test_fetch_session_returns_what_was_put(stack: Stack) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from statestore import Headers, ResultOrder, VersionedRecord, VersionedRecordWithHeaders
-from statestore.bytestore.kinds.segments import LATEST_SEGMENT, segment_of
+from statestore.bytestore.kinds.segments import LATEST_SEGMENT
 from statestore.bytestore.kinds.versioned_rows import NOT_PUT
 from statestore.errors import StoreError
 from statestore.errors.state import StoreClosedError
 from statestore.format.records.header_bytes import parse_count
 from tests.conformance import checks
-from tests.conformance.stacks import HEADERS, RECORD_HEADERS, VERSIONED, Stack, cases, stack_of
+from tests.conformance.stacks import HEADERS, RECORD_HEADERS, VERSIONED, Stack, cases, segments_of, stack_of
 
 KIND = VERSIONED
 
@@ -34,11 +34,6 @@ def version(found: Any) -> tuple[int, int, int | None] | None:
 
 def versions(found: Any) -> list[Any]:
     return [version(one) for one in found]
-
-
-def segments_of(stack: Stack) -> set[int]:
-    """Return the ids of the segments that have entries."""
-    return {segment_of(key) for key, _ in stack.bytes.range(None, None)}
 
 
 def test_get_returns_the_latest_version(stack: Stack) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from statestore import Headers, Windowed
-from statestore.bytestore.kinds.segments import segment_of
 from statestore.format.keys.window_key import encode_window_key
 from statestore.format.records.header_bytes import parse_count
 from statestore.stores.iterator import StoreIterator
@@ -24,6 +23,7 @@ from tests.conformance.stacks import (
     WINDOW_MS,
     Stack,
     hold,
+    segments_of,
     value_of,
     values_of,
 )
@@ -50,12 +50,6 @@ def windowed(entries: Any) -> list[tuple[bytes, int, int]]:
         assert window.end_ms == window.start_ms + WINDOW_MS
         found.append((window.key, value_of(held), window.start_ms))
     return found
-
-
-def segments_of(stack: Stack) -> set[int]:
-    """Return the ids of the segments that have entries."""
-    stack.store.flush()
-    return {segment_of(key) for key, _ in stack.bytes.range(None, None)}
 
 
 def test_fetch_of_a_window_returns_what_was_put(stack: Stack) -> None:

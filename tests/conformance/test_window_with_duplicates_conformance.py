@@ -6,8 +6,8 @@ Segments span 50 ms, windows 10 ms, and 100 ms are kept: see `stacks`.
 import pytest
 
 from statestore.format.keys.window_key import split_window_key
-from tests.conformance.stacks import PLAIN, WINDOW_WITH_DUPLICATES, Stack, value_of, values_of
-from tests.conformance.test_window_conformance import segments_of, windowed
+from tests.conformance.stacks import PLAIN, WINDOW_WITH_DUPLICATES, Stack, segments_of, value_of, values_of
+from tests.conformance.test_window_conformance import windowed
 
 KIND = WINDOW_WITH_DUPLICATES
 

@@ -48,11 +48,6 @@ def garbage_names(shard: Shard, pointer: CommitPointer, epoch: int = 1) -> set[s
     return {file.name for file in find_garbage(shard.state.location, pointer, epoch, RETAINED).files}
 
 
-def all_files(shard: Shard) -> set[str]:
-    root = shard.home / "state"
-    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
-
-
 def collected_after(shard: Shard, versions: int) -> tuple[list[CommitPointer], Shard]:
     """Make so many versions and collect garbage; return all pointers, and who restores them on a disk "other"."""
     pointers = [shard.start()]
@@ -68,7 +63,7 @@ def test_every_retained_version_can_be_restored_and_nothing_older_is_left(shard:
         assert reader.content(pointer) == content_after(pointer.version)
     floor = pointers[-1].needed_since(RETAINED)
     assert 40 - RETAINED - 8 < floor < 40 - RETAINED, "about two snapshots behind the oldest retained version"
-    names = [Path(name) for name in all_files(shard)]
+    names = [Path(name) for name in shard.files()]
     versions = [int(path.name[:12]) for path in names if path.suffix == ".arrow"]
     assert min(versions) == floor + 1
     assert len(versions) == 40 - floor
@@ -86,9 +81,9 @@ def test_what_is_no_longer_needed_goes_with_the_next_batch(tmp_path: Path) -> No
     removed = 0
     for _ in range(50):
         opened_at = pointers[-1]
-        before = all_files(shard)
+        before = shard.files()
         run_batches(shard, pointers, 1)
-        removed += len(before - all_files(shard))
+        removed += len(before - shard.files())
         assert not garbage_names(shard, opened_at), f"after version {pointers[-1].version}"
     assert removed > 20
 
@@ -111,9 +106,9 @@ def test_attempts_that_failed_are_garbage_once_no_retained_version_is_as_old(sha
     partial = shard.home / "state" / partial_name(new_delta_name(0, 4, 1))
     partial.write_bytes(b"cut")
     run_batches(shard, pointers, 4)
-    assert {failed.head, str(partial.relative_to(shard.home / "state"))} <= all_files(shard)
+    assert {failed.head, str(partial.relative_to(shard.home / "state"))} <= shard.files()
     run_batches(shard, pointers, 12)
-    assert failed.head not in all_files(shard)
+    assert failed.head not in shard.files()
     assert not partial.exists()
 
 
@@ -163,14 +158,14 @@ def test_garbage_goes_where_every_batch_has_two_attempts(shard: Shard) -> None:
     for _ in range(34):
         run_batches(shard, pointers, 1)
         elsewhere.batch(pointers[-2], {b"last": stored(b"%d" % pointers[-1].version)})
-    deltas = [Path(name).name for name in all_files(shard) if name.endswith(".arrow")]
+    deltas = [Path(name).name for name in shard.files() if name.endswith(".arrow")]
     assert 34 - RETAINED - 8 - 16 < int(min(deltas)[:12]) < 34 - RETAINED
 
 
 def test_a_zombie_collects_nothing_that_is_needed(shard: Shard) -> None:
     pointers = [shard.start()]
     run_batches(shard, pointers, 25)
-    needed = all_files(shard)
+    needed = shard.files()
     judged = 0
     for old in pointers[1:-1]:
         # One whose own snapshots are partly gone judges nothing.
@@ -179,7 +174,7 @@ def test_a_zombie_collects_nothing_that_is_needed(shard: Shard) -> None:
             judged += 1
     assert judged >= 2
     reader = on_a_new_disk(shard, "other")
-    for name in all_files(shard) - needed:
+    for name in shard.files() - needed:
         (shard.home / "state" / name).unlink()
     for pointer in pointers[-RETAINED - 1 :]:
         shutil.rmtree(shard.home / "other", ignore_errors=True)
@@ -194,7 +189,7 @@ def test_what_another_run_may_have_committed_is_kept_while_it_is_retained(shard:
     run_batches(successor, pointers, 2)
     assert ahead.head not in garbage_names(shard, pointers[-1], epoch=2)
     run_batches(successor, pointers, 20)
-    assert ahead.head not in all_files(shard), "removed by the snapshots' own collections"
+    assert ahead.head not in shard.files(), "removed by the snapshots' own collections"
 
 
 def test_files_of_a_later_run_are_not_judged(shard: Shard) -> None:
@@ -214,7 +209,7 @@ def test_an_upload_goes_once_no_pointer_that_is_retained_can_name_it(shard: Shar
     shard.state.location.write(name, b"table")
     assert name not in garbage_names(shard, pointers[-1])
     run_batches(shard, pointers, 16)
-    assert name not in all_files(shard)
+    assert name not in shard.files()
 
 
 def test_old_fences_go_and_the_last_ones_stay(shard: Shard) -> None:
@@ -223,5 +218,5 @@ def test_old_fences_go_and_the_last_ones_stay(shard: Shard) -> None:
         run = Shard(shard.home, recovery=OPTIONS, run_name=f"run{number:02d}")
         run_batches(run, pointers, 1)
     collect_garbage(shard.state.location, pointers[-1], 20, RETAINED)
-    fences = sorted(name for name in all_files(shard) if name.endswith(".fence"))
+    fences = sorted(name for name in shard.files() if name.endswith(".fence"))
     assert [name[-10:-6] for name in fences] == [f"un{number:02d}" for number in range(4, 20)]

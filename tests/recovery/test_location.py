@@ -16,7 +16,7 @@ from statestore.errors.state import LocalDiskFullError, LocationNotWritableError
 from statestore.recovery.location.durable_files import LocalDisk, is_partial, partial_name
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.retrying import Retrying
-from tests.support.recovery import MAX_BYTES
+from tests.support.recovery import MAX_BYTES, content
 from tests.support.recovery.hdfs_like import HdfsLikeLocation
 from tests.support.recovery.power_loss import DiskThatLosesPower, PowerLost
 from tests.support.recovery.renaming import Renaming
@@ -27,11 +27,6 @@ NAME = "shards/0001/deltas/x"
 @pytest.fixture(params=[DurableLocation, Renaming, HdfsLikeLocation])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> DurableLocation:
     return request.param(tmp_path / "a state location")
-
-
-def content(location: DurableLocation, name: str) -> bytes | None:
-    data = location.read(name, MAX_BYTES)
-    return None if data is None else data.to_pybytes()
 
 
 def test_a_file_is_read_as_it_was_written(location: DurableLocation) -> None:

@@ -9,19 +9,13 @@ import pytest
 
 from statestore.errors import LocationError, LocationInUseError
 from statestore.errors.state import LocationNotWritableError
-from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.retrying import Retrying
 from statestore.recovery.metadata.agreement import claim
-from tests.support.recovery import MAX_BYTES
+from tests.support.recovery import MAX_BYTES, content
 from tests.support.recovery.hdfs_like import Died, HdfsLikeLocation
 
 NAME = "statestore.json"
 QUICK = Retrying(total_s=5, first_wait_s=0.001)
-
-
-def content(location: DurableLocation, name: str = NAME) -> bytes | None:
-    data = location.read(name, MAX_BYTES)
-    return None if data is None else data.to_pybytes()
 
 
 def at_step(number: int, do: Callable[[str, str], None]) -> Callable[[str, str], None]:
@@ -67,13 +61,13 @@ def test_a_writer_that_is_killed_at_any_step_leaves_a_file_and_the_next_one_goes
         with suppress(Died):
             location.write(NAME, b"newer")
         after = HdfsLikeLocation(home)
-        found.append(content(after))
+        found.append(content(after, NAME))
         assert found[-1] in (before, b"newer")
         assert (NAME in after.names("")) == (found[-1] is not None)
         after.write(NAME, b"newest")
-        assert content(after) == b"newest"
+        assert content(after, NAME) == b"newest"
         after.delete(NAME)
-        assert content(after) is None
+        assert content(after, NAME) is None
         assert [name for name in after.names("") if not name.endswith(".partial")] == []
     assert {before, b"newer"} <= set(found)
 
@@ -84,7 +78,7 @@ def test_whoever_looks_at_any_step_of_a_replace_sees_one_of_both(tmp_path: Path)
     seen = []
 
     def look(*_: str) -> None:
-        seen.append(content(reader))
+        seen.append(content(reader, NAME))
         assert reader.names("").count(NAME) == 1
         assert not [name for name in reader.names("") if name.endswith(".next")]
         assert reader.fetch(NAME, tmp_path.with_name("fetched"), MAX_BYTES)
@@ -92,7 +86,7 @@ def test_whoever_looks_at_any_step_of_a_replace_sees_one_of_both(tmp_path: Path)
     writer.filesystem.before = writer.filesystem.after = look
     writer.write(NAME, b"newer")
     assert set(seen) == {b"old", b"newer"}
-    assert content(reader) == b"newer"
+    assert content(reader, NAME) == b"newer"
 
 
 def test_a_reader_that_is_overtaken_at_any_step_by_a_replace_sees_one_of_both(tmp_path: Path) -> None:
@@ -106,7 +100,7 @@ def test_a_reader_that_is_overtaken_at_any_step_by_a_replace_sees_one_of_both(tm
             def read_here(*_: str, reader: HdfsLikeLocation = reader, second: int = second, home: Path = home) -> None:
                 # While it reads, the file that was just deleted for the move comes back.
                 reader.filesystem.before = at_step(second, lambda *_: _finish(home))
-                assert content(reader) in (b"old", b"newer")
+                assert content(reader, NAME) in (b"old", b"newer")
 
             writer.filesystem.after = at_step(first, read_here)
             try:
@@ -134,10 +128,10 @@ def test_a_write_whose_answer_was_lost_is_done_again_without_harm(tmp_path: Path
             setattr(location.filesystem, when, at_step(number, lose))
             location.write(NAME, b"newer")
             location.filesystem.before = location.filesystem.after = lambda *_: None
-            assert content(location) == b"newer"
+            assert content(location, NAME) == b"newer"
             assert [name for name in location.names("") if not name.endswith(".partial")] == [NAME]
             location.delete(NAME)
-            assert content(location) is None
+            assert content(location, NAME) is None
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -152,7 +146,7 @@ def test_a_writer_that_another_one_overtakes_at_any_step_does_not_fail_and_loses
         setattr(slow.filesystem, when, at_step(number, lambda *_, home=home: HdfsLikeLocation(home).write(NAME, b"a")))
         slow.write(NAME, b"b")
         after = HdfsLikeLocation(home)
-        assert content(after) in (b"a", b"b")
+        assert content(after, NAME) in (b"a", b"b")
         assert [name for name in after.names("") if not name.endswith(".partial")] == [NAME]
 
 
@@ -180,7 +174,7 @@ def test_a_writer_that_is_overtaken_and_killed_later_leaves_what_the_other_one_h
             setattr(slow.filesystem, when, act)
             with suppress(Died):
                 slow.write(NAME, b"b")
-            assert content(HdfsLikeLocation(home)) in (b"a", b"b")
+            assert content(HdfsLikeLocation(home), NAME) in (b"a", b"b")
 
 
 def test_a_move_that_fails_for_good_after_its_delete_loses_nothing(tmp_path: Path) -> None:
@@ -197,7 +191,7 @@ def test_a_move_that_fails_for_good_after_its_delete_loses_nothing(tmp_path: Pat
     location.filesystem.before = fail
     with pytest.raises(LocationNotWritableError, match="HDFS Rename failed"):
         location.write(NAME, b"newer")
-    assert content(HdfsLikeLocation(tmp_path)) == b"newer"
+    assert content(HdfsLikeLocation(tmp_path), NAME) == b"newer"
 
 
 def test_a_listing_that_failed_is_not_taken_for_an_empty_directory(tmp_path: Path) -> None:

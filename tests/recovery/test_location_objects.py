@@ -18,7 +18,7 @@ from statestore.recovery.location.durable_files import Content
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.retrying import Retrying
 from statestore.recovery.snapshots.options import RecoveryOptions
-from tests.support.recovery import MAX_BYTES
+from tests.support.recovery import MAX_BYTES, content
 from tests.support.recovery.object_store import Fault, Faults, ObjectStore, Request, at_rate, no_faults, times
 from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 
@@ -55,11 +55,6 @@ def from_part(store: ObjectStore, number: int, fault: Fault) -> Faults:
         return fault if store.is_part(request) and parts >= number else None
 
     return faults
-
-
-def content(location: DurableLocation, name: str) -> bytes | None:
-    data = location.read(name, MAX_BYTES)
-    return None if data is None else data.to_pybytes()
 
 
 def test_entries_have_names_sizes_and_times(store: ObjectStore, location: DurableLocation) -> None:

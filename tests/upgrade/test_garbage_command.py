@@ -35,29 +35,24 @@ def pointer(shard: Shard) -> CommitPointer:
     return pointer
 
 
-def files(shard: Shard) -> set[str]:
-    root = shard.home / "state"
-    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
-
-
 def test_garbage_is_listed_with_reasons_and_removed_only_if_asked_to(
     shard: Shard, pointer: CommitPointer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["gc", str(shard.home / "state"), "--pointers", str(shard.home / "pointers")]
-    before = files(shard)
+    before = shard.files()
     assert main([*arguments, "--retained-versions", "5"]) == 0
     out = capsys.readouterr().out
-    assert files(shard) == before, "a list changes nothing"
+    assert shard.files() == before, "a list changes nothing"
     assert (shard.home / "failed").read_text() in out
     assert "no retained version needs deltas up to" in out
     assert "nothing was, give --remove" in out
     assert main([*arguments, "--retained-versions", "5", "--remove", "--json"]) == 0
     document = document_in(capsys.readouterr().out)
     assert document["removed"]
-    assert {file["name"] for file in document["files"]} == before - files(shard)
+    assert {file["name"] for file in document["files"]} == before - shard.files()
     assert document["sizeBytes"] == sum(file["sizeBytes"] for file in document["files"])
-    assert (shard.home / "failed").read_text() not in files(shard)
-    assert len(files(shard)) < len(before)
+    assert (shard.home / "failed").read_text() not in shard.files()
+    assert len(shard.files()) < len(before)
     assert main([*arguments, "--retained-versions", "5"]) == 0
     assert "0 files, 0.0 MB" in capsys.readouterr().out
     assert main(["verify", *arguments[1:]]) == 0
@@ -86,13 +81,13 @@ def later_run(shard: Shard, name: str = "run3") -> None:
 def test_what_the_query_retains_stays_however_little_is_asked_for(
     shard: Shard, pointer: CommitPointer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = files(shard)
+    before = shard.files()
     later_run(shard)
     shard.state = replace(shard.state, recovery=RecoveryOptions(retained_versions=1000))
     restarted = shard.batch(pointer, {b"k": stored(b"on")})
     assert collect(shard, restarted, "--retained-versions", "1") == 0
     assert "0 files, 0.0 MB removed" in capsys.readouterr().out
-    assert before < files(shard)
+    assert before < shard.files()
     assert collect(shard, pointer, "--retained-versions", "1") == 0
     assert "0 files, 0.0 MB removed" in capsys.readouterr().out, "what a later run retains counts too"
 
@@ -103,10 +98,10 @@ def test_pointers_that_a_later_run_has_given_up_are_refused(
     older = CommitPointer("state-1", 0)
     later_run(shard)
     back = shard.batch(older, {b"k": stored(b"back")})
-    before = files(shard)
+    before = shard.files()
     assert collect(shard, pointer, "--retained-versions", "1") == 1
     assert "at version 23, is outdated: run run3" in capsys.readouterr().err
-    assert files(shard) == before
+    assert shard.files() == before
     assert collect(shard, back) == 0
     assert shard.content(back) == {b"k": stored(b"back")}
     later_run(shard, "run4")

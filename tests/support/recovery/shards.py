@@ -88,6 +88,10 @@ class Shard:
         with self.state.open(pointer) as batch:
             yield LoggedBatch(batch, context or TaskRecordContext())
 
+    def files(self) -> set[str]:
+        root = self.home / "state"
+        return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
     def delta_file(self, pointer: CommitPointer, index: int = -1) -> Path:
         return self.home / "state" / pointer.deltas[index].name
 
