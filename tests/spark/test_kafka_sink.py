@@ -27,11 +27,11 @@ PARTITIONS = 2
 _NUMBERS = count()
 
 
-@pytest.fixture
-def job(tmp_path: Path, broker: KafkaBroker) -> OrderJob:
+@pytest.fixture(params=[{}, {"packed": "yes"}], ids=["rows", "packed"])
+def job(tmp_path: Path, broker: KafkaBroker, request: pytest.FixtureRequest) -> OrderJob:
     topic = f"transactions-{next(_NUMBERS)}"
     KafkaCluster(broker.bootstrap_servers).create_topic(topic, PARTITIONS, {})
-    sink = {"servers": broker.bootstrap_servers, "topic": topic, "markers": f"{topic}-markers"}
+    sink = {"servers": broker.bootstrap_servers, "topic": topic, "markers": f"{topic}-markers", **request.param}
     return OrderJob(tmp_path, "apply_in_pandas_with_state", sink=sink)
 
 

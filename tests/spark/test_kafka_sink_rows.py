@@ -119,6 +119,11 @@ def test_partitions_divide_rows_by_key_whatever_tasks_they_come_in(
     assert sorted(sink.values(), key=int) == [b"%d" % number for number in range(60)]
 
 
+def test_what_is_packed_is_not_divided(spark: SparkSession, sink: Sink) -> None:
+    with pytest.raises(InputError, match="packed=True"):
+        sink.made(partitions=2)(spark.createDataFrame([(b"blob",)], "blob binary"), 0)
+
+
 def test_columns_are_those_of_sparks_sink(spark: SparkSession, sink: Sink) -> None:
     other = f"{sink.topic}-other"
     KafkaCluster(sink.servers).create_topic(other, 2, {})

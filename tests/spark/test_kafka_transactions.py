@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,6 +25,8 @@ from statestore.errors.run import (
     TransactionFencedError,
 )
 from statestore.format.keys.partitioner import partition_column
+from statestore.format.records.header_bytes import encode_headers
+from statestore.headers.topic_columns import sink_batch
 from statestore.spark.kafka_sink.cluster import KafkaCluster
 from statestore.spark.kafka_sink.markers import Marker, MarkerKey, MarkerTopic, RunMarker
 from statestore.spark.kafka_sink.partition import (
@@ -36,6 +39,7 @@ from statestore.spark.kafka_sink.partition import (
     write_partition,
 )
 from statestore.spark.kafka_sink.transaction import Transaction
+from statestore.spark.shards.blobs import BLOB, encode_blob
 from statestore.testing.faults import FaultJournal
 from statestore.testing.kafka_broker import KafkaBroker, free_ports
 from tests.support.kafka.transactions import Death, MortalCluster, Query, attempt_batch, rows, seen, values, whole
@@ -111,6 +115,18 @@ def test_the_end_is_there_if_it_was_said_twice(kept: int) -> None:
     said = [*SayEnd(max_rows=7)(iter([batch, batch]))]
     parts = [*parts_of(iter(said[:kept]))]
     assert parts == [batch, batch][:kept] + ([None] if kept == len(said) else [])
+
+
+def test_what_stateful_leaves_packed_are_rows() -> None:
+    headers: list[Any] = [("tenant", b"eu"), ("tenant", None)]
+    blob = encode_blob([sink_batch(["t", "t"], [5, 0], [b"k", None], [None, b"v"], [encode_headers(headers), b""])])
+    packed = pa.record_batch([pa.array([None, blob, blob], pa.binary())], names=[BLOB])
+    (first, again, end) = parts_of(SayEnd(max_rows=7)(iter([packed])))
+    expected = rows("t", (b"k", None, 5, None, headers), (None, b"v", 0, None, []))
+    assert (first, end) == (again, None)
+    assert first.select(sorted(first.schema.names)).to_pylist() == [
+        {name: value for name, value in sorted(row.items()) if name != "partition"} for row in expected.to_pylist()
+    ]
 
 
 def test_what_spark_collects_is_bounded() -> None:

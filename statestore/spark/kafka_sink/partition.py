@@ -1,6 +1,6 @@
 """What the sink does in Spark's tasks: a partition of a batch is one transaction, or none if its marker is there.
 
-    rows ── SayEnd ──> blobs, end, end ── ForPartition(plan, write_partition) ──> one transaction
+    rows or blobs ── SayEnd ──> blobs, end, end ── ForPartition(plan, write_partition) ──> one transaction
 
 A function on Arrow sees the stream end when its rows end, and also when the process that feeds it ends. Committing then
 would lose the rows that did not come. So a step before it marks the end, and does so twice: before Spark takes a batch
@@ -22,7 +22,7 @@ from pyspark import TaskContext
 
 from statestore.errors.run import BatchChangedError, InputCutOffError, TransactionFencedError
 from statestore.format.binary_columns import positions_of
-from statestore.format.records.header_columns import header_counts
+from statestore.format.records.header_columns import decode_header_column, header_counts
 from statestore.spark.kafka_sink.markers import OF_RECORDS, Marker, MarkerKey, MarkerTopic
 from statestore.spark.kafka_sink.transaction import Transaction
 from statestore.spark.shards.blobs import BLOB, decode_blob, encode_blob
@@ -232,7 +232,7 @@ def look_at_partition(plan: BatchPlan, partition: int, parts: Iterator[pa.Record
 
 @dataclass(frozen=True)
 class SayEnd:
-    """Puts rows into blobs, and two marks of their end behind them. Runs as a mapInArrow function.
+    """Puts rows into blobs, unless they are, and two marks of their end behind them. Runs as a mapInArrow function.
 
     Spark collects up to `max_rows` rows before it hands them on, whatever their size, so after some MB rows of nulls
     fill that up; 0 or less is no bound.
@@ -243,15 +243,22 @@ class SayEnd:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield a blob for each batch of rows, then the marks."""
         waiting_bytes = 0
-        for batch in batches:
-            blob = encode_blob([batch])
-            yield _row(blob)
-            waiting_bytes += len(blob)
+        for row in (row for batch in batches for row in _blobs(batch)):
+            yield row
+            waiting_bytes += row.nbytes
             if waiting_bytes >= _COLLECTED_BYTES and self.max_rows > 0:
                 yield pa.record_batch([pa.nulls(self.max_rows, pa.binary())], names=[BLOB])
                 waiting_bytes = 0
         yield _row(_END)
         yield _row(_END)
+
+
+def _blobs(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield rows as blobs, which those of `stateful(packed=True)` are already."""
+    if batch.schema.names == [BLOB]:
+        yield from (batch.slice(row, 1) for row in range(batch.num_rows))
+    else:
+        yield _row(encode_blob([batch]))
 
 
 def _row(blob: bytes) -> pa.RecordBatch:
@@ -282,8 +289,18 @@ def parts_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch | Non
         for blob in batch.column(BLOB).drop_null():
             data = blob.as_buffer()
             if data.size:
-                yield from decode_blob(data)
+                yield from map(_unpacked, decode_blob(data))
             else:
                 ends += 1
     if ends == 2:
         yield None
+
+
+def _unpacked(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows of a blob as the sink takes them; those of `stateful(packed=True)` have headers as bytes."""
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    if "headers" not in columns or not pa.types.is_binary(columns["headers"].type):
+        return rows
+    columns["topic"] = columns["topic"].cast(pa.string())
+    columns["headers"] = decode_header_column(columns["headers"])
+    return pa.record_batch(columns)

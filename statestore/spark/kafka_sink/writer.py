@@ -31,6 +31,7 @@ from statestore.spark.kafka_sink.partition import (
 from statestore.spark.kafka_sink.run import WriterRun
 from statestore.spark.query_settings import hadoop_files
 from statestore.spark.sessions import BATCH_ID, QUERY_ID, is_connect
+from statestore.spark.shards.blobs import BLOB
 from statestore.spark.shards.schema import HEADERS, check_column_type
 
 
@@ -230,7 +231,11 @@ class KafkaTransactions:
         return run
 
     def _columns(self, schema: StructType) -> list[Any]:
-        """Return the columns to write: keys and values as bytes, times as numbers."""
+        """Return the columns to write: blobs, or keys and values as bytes, times as numbers."""
+        if schema.names == [BLOB]:
+            if self._partitions is not None:
+                raise InputError("rows of stateful(packed=True) can't be divided by partitions=: leave out one of both")
+            return [f.col(BLOB)]
         for fields in schema.fields:
             wanted = _COLUMNS.get(fields.name)
             if wanted is None:

@@ -65,6 +65,7 @@ def run(
         local_dir=MachineDisk(home / "placements"),
         via=via,
         recovery=recovery,
+        packed=sink is not None and "packed" in sink,
     )
     # The file sink is exactly once: what it says is there is each row that was put out, once.
     writer = rows.writeStream.format("parquet").option("path", str(home / "output"))

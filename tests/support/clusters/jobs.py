@@ -23,7 +23,7 @@ class OrderJob:
     settings: dict[str, str] = field(default_factory=dict)
     """Of Spark, for this job only."""
     sink: dict[str, str] | None = None
-    """`servers`, `topic` and `markers` of a sink of transactions; None is files in `output`."""
+    """`servers`, `topic` and `markers` of a sink of transactions, and `packed` if rows are; None: files in `output`."""
     faults: list[Fault] = field(default_factory=list)
     files: int = 0
 
