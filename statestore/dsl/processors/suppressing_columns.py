@@ -1,7 +1,7 @@
 """Holds changes of a table back, in columns: what `suppressing` does record by record.
 
-A wait of a key begins with a change of it, unless one is held back already, and ends with the record by which it is
-due. Of the changes that come meanwhile the last one goes on, or stays in the buffer if the batch ends before.
+A key begins to wait with a change, unless one is held back already, and waits until a record makes it due. Of the
+changes in between the last one goes on, or stays in the buffer if the batch ends first.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ class _Changes(NamedTuple):
 class _Waits:
     """The waits of a batch: first those that it found, then those that it begins, in their order.
 
-    `codes` has the key of each row as a number, `times_ms` until when it would wait, `closed_ms` what is due by it and
-    `of_keys_ms` what is due of its key; `found` has what waited before, by the numbers of keys in `found_codes`.
+    For each row, `codes` has its key as a number, `times_ms` until when its change would wait, `closed_ms` up to when
+    changes are due by then, and `of_keys_ms` the same for its key. `found` has what waited before the batch, and
+    `found_codes` the numbers of its keys.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class _Waits:
         self.is_found = np.arange(len(ends)) < len(found_ms)
         is_over = self.ends < len(codes)
         self.over, self.on = (np.flatnonzero((self.lasts >= 0) & which) for which in (is_over, ~is_over))
-        """Those with rows that end, and that go on behind the batch."""
+        """Those with rows: which end in the batch, and which outlast it."""
 
 
 class _Taken(NamedTuple):

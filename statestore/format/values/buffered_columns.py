@@ -84,7 +84,7 @@ def encode_logged_columns(records: pa.RecordBatch) -> pa.BinaryArray:
 def decode_logged_columns(stored: pa.BinaryArray) -> pa.RecordBatch:
     """Return `decode_logged_record` of each row, as BUFFERED; none is null. Raises what that raises."""
     found = _decoded(stored) if len(stored) else pa.record_batch([[]] * len(BUFFERED), schema=BUFFERED)
-    if found is None:  # one by one: of what is unsound, that says what it is
+    if found is None:  # one by one, which says what is unsound
         rows = [decode_logged_record(each) for each in stored.to_pylist()]
         columns = zip(*((*record, due_ms) for record, due_ms in rows), strict=True)
         named = dict(zip((*BufferedRecord._fields, "due_ms"), columns, strict=True))
