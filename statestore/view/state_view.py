@@ -145,6 +145,7 @@ class StateView:
         a time to live have expired, as in `with_ttl`. Raises StoreError if the state has no such store, and
         StoreFormatError if it can't be shown as `store_type`.
         """
+        self._require_open()
         spec = next((spec for spec in self._metadata.stores if spec.name == name), None)
         if spec is None:
             raise StoreError(name, f"the state in {self._location} has no such store; it has {self.store_names()}")
@@ -170,6 +171,7 @@ class StateView:
 
         Raises ValueError if there is none of this number, and as every read.
         """
+        self._require_open()
         if number not in range(self._metadata.shards):
             raise ValueError(f"shard must be 0 to {self._metadata.shards - 1}, not {number!r}")
         return self._shards.shard(number)
@@ -181,6 +183,7 @@ class StateView:
         their shard had to be opened anew, those of `by_header` in any case. If it raises, the view is still at the
         batch before. Raises RecoveryError, LocationError.
         """
+        self._require_open()
         if self._is_given:
             return False
         metadata = _metadata_at(self._location)
@@ -214,6 +217,10 @@ class StateView:
         """Close all shards and stores; twice is harmless."""
         self._opened.close()
         _not_closed.discard(self)
+
+    def _require_open(self) -> None:
+        if not self._shards.is_open:
+            raise ValueError(f"the view of {self._location} is closed: open a new one")
 
     def _committed(self) -> tuple[Head | None, list[CommitPointer]]:
         location, metadata = self._location, self._metadata

@@ -106,6 +106,18 @@ def test_only_the_shards_that_are_asked_for_are_opened_and_the_least_used_closed
         assert view.store("counts", **AS_COUNTS).get(keys[3]) == 1
 
 
+def test_a_closed_view_opens_nothing(state: WrittenState, tmp_path: Path) -> None:
+    state.batch(put(a=1))
+    view = StateView(state.location, local_dir=tmp_path / "views")
+    view.shard(0)
+    view.close()
+    view.close()
+    for use in (lambda: view.shard(0), lambda: view.store("counts"), view.refresh, lambda: next(view.follow())):
+        with pytest.raises(ValueError, match="is closed"):
+            use()
+    assert open_copies(tmp_path / "views") == set()
+
+
 def test_versions_of_keys_are_read_whatever_shards_are_opened_before_their_end(tmp_path: Path) -> None:
     supplier = Stores.persistent_versioned_key_value_store("prices", 60)
     state = WrittenState(tmp_path, Stores.versioned_key_value_store_builder(supplier, TEXT, TEXT), knows_keys=False)
