@@ -249,6 +249,21 @@ def test_the_stages_of_a_query_are_served_together(tmp_path: Path, serving: Serv
     assert answer(client, "/api/stores/plain/key", key="key-7")["entries"][0]["value"]["text"] == "2"
 
 
+def test_a_version_is_of_the_batch_that_made_it_or_of_none_that_was_seen(serving: Serving, live: Live) -> None:
+    client = serving(live.home / live.name)
+    shard = live.shard_of("a")
+    elsewhere = next(key for key in "bcdefgh" if live.shard_of(key) != shard)
+    live.commit({"a": counted("1", 9)}, publish=False)
+    live.commit({elsewhere: counted("1", 9)})
+    wait_until(lambda: answer(client, "/api/batches")["batches"][-1]["batch"] == 4)
+    (changed,) = answer(client, "/api/batches")["batches"][-1]["changed"]
+    assert changed["shard"] != shard
+    history = "/api/stores/counts/history"
+    assert [answer(client, history, key=key)["writes"][0]["batch"] for key in ("a", elsewhere)] == [None, 4]
+    version = answer(client, f"/api/shards/0/{shard}/versions/{live.pointer(shard).version}")
+    assert (version["changes"][0]["key"]["text"], version["batch"]) == ("a", None)
+
+
 def test_a_new_batch_is_followed(serving: Serving, live: Live) -> None:
     client = serving(live.home / live.name)
     assert answer(client, "/api/stores/counts/key", key="fresh")["entries"] == []

@@ -117,7 +117,7 @@ def topology(follower: Follower) -> list[Document]:
 
 def batch_facts(batch: SeenBatch) -> Document:
     """Return a batch that was seen: which versions of which shards it has made."""
-    versions = [{"shard": shard, "version": version} for shard, version in sorted(batch.versions.items())]
+    versions = [{"shard": shard, "version": version} for shard, version in sorted(batch.changed.values())]
     return {
         "stage": batch.stage,
         "batch": batch.batch,

@@ -174,8 +174,7 @@ class Service:
             key_history, _shown(stage, asked.encoding), stage.state.pointers[number], spec, key, before
         )
         for write in found["writes"]:
-            batch = self.follower.batch_of(stage.number, number, write["version"])
-            write["batch"] = None if batch is None else batch.batch
+            write["batch"] = self.follower.batch_of(stage.number, write.pop("delta"))
         return {"store": spec.name, "stage": stage.number, "shard": number, **found, **_at(stage)}
 
     async def changes(self, asked: Asked, request: Request) -> Document:
@@ -193,14 +192,13 @@ class Service:
             raise RefusedError(404, text, versions=[each.version for each in written])
         skipped = asked.number("page") or 0
         changes = await to_thread.run_sync(version_changes, shown, pointer, found, store, skipped, asked.limit())
-        batch = self.follower.batch_of(stage.number, shard, version)
         return {
             "stage": stage.number,
             "shard": shard,
             "version": version,
             "versions": [each.version for each in written],
             "time": found.time_ms,
-            "batch": None if batch is None else batch.batch,
+            "batch": self.follower.batch_of(stage.number, found.name),
             "changes": changes["changes"],
             "page": changes["next"],
         }

@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
@@ -38,8 +38,8 @@ class SeenBatch:
     batch: int
     run: str
     time_ms: int
-    versions: Mapping[int, int]
-    """Of each shard that it has changed, the version that it made."""
+    changed: Mapping[str, tuple[int, int]]
+    """The deltas that it has written, by name: of which shard, and which version of it."""
 
 
 class ServedStage:
@@ -138,7 +138,7 @@ class Follower:
                 state.read_head()
             _ = state.pointers  # says which option is missing
             self.stages.append(ServedStage(number, state.location, self._options.pointers, self._options.work_dir))
-            self._see(self.stages[-1], None)
+            self._see(self.stages[-1])
 
     async def ask(self, function: Callable[..., T], *arguments: Any) -> T:
         """Return what a function returns that is called in the thread of the open shards."""
@@ -178,10 +178,10 @@ class Follower:
         known = [spec.name for stage in self.stages for spec in stage.state.metadata.stores]
         raise StoreNotFoundError(self.path, store=store, known=known)
 
-    def batch_of(self, stage: int, shard: int, version: int) -> SeenBatch | None:
-        """Return the batch that made a version of a shard, None if it was not seen."""
-        seen = (batch for batch in reversed(self.batches) if batch.stage == stage)
-        return next((batch for batch in seen if batch.versions.get(shard) == version), None)
+    def batch_of(self, stage: int, delta: str) -> int | None:
+        """Return the number of the batch that has written a delta, by its name; None if it was not seen."""
+        made = (each.batch for each in self.batches if each.stage == stage and delta in each.changed)
+        return next(made, None)
 
     def close(self) -> None:
         """Close all that is open. Closing twice is harmless."""
@@ -199,23 +199,20 @@ class Follower:
         found = []
         try:
             for stage in self.stages:
-                before = stage.state
                 if stage.refresh():
-                    found.append(self._see(stage, before))
+                    found.append(self._see(stage))
             self.problem = None
         except (StateStoreError, OSError) as error:
             self.problem = str(error)
         return found
 
-    def _see(self, stage: ServedStage, before: LocationState | None) -> SeenBatch:
-        head, pointers = stage.head, stage.state.pointers
-        if before is None:
-            changed = set() if head is None else {*head.changed}
+    def _see(self, stage: ServedStage) -> SeenBatch:
+        head = stage.head
+        if head is None:
+            batch = SeenBatch(stage.number, -1, "", 0, {})
         else:
-            changed = {p.shard for p in pointers if p.head != before.pointers[p.shard].head}
-        versions = {pointer.shard: pointer.version for pointer in pointers if pointer.shard in changed}
-        batch = SeenBatch(stage.number, -1, "", 0, versions)
-        if head is not None:
-            batch = replace(batch, batch=head.batch, run=head.run, time_ms=head.time_ms)
+            # Not what differs from the head before: batches in between may not have been seen, or were given up.
+            changed = {head.pointers[shard].head: (shard, head.pointers[shard].version) for shard in head.changed}
+            batch = SeenBatch(stage.number, head.batch, head.run, head.time_ms, changed)
         self.batches.append(batch)
         return batch

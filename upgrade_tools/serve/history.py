@@ -97,7 +97,8 @@ def key_history(shown: Shown, pointer: CommitPointer, spec: StoreSpec, key: byte
             more = versions[number - 1].version
             break
         for record in reversed([*_records_of(shown, written, spec, key, layout)]):
-            writes.append({"version": written.version, "time": written.time_ms, **_write(shown, spec, record)})
+            of_delta = {"version": written.version, "delta": written.name, "time": written.time_ms}
+            writes.append({**of_delta, **_write(shown, spec, record)})
     oldest = versions[-1].version if versions else None
     reaches_begin = more is None and oldest == 1 and not shown.metadata.initial_state
     _with_differences(writes, layout.keeps_versions)

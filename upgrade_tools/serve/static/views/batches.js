@@ -21,7 +21,7 @@ export async function list(signal) {
   return {
     title: "Batches",
     nodes: [
-      el("p", { class: "quiet" }, "The newest first. What a batch has changed is known of those since this server started."),
+      el("p", { class: "quiet" }, "The newest first. What a batch has changed is known of those that this server has seen."),
       table("Batches", [{ name: "Batch", head: true }, hasStages ? { name: "Stage", number: true } : null, { name: "Committed" },
         { name: "Records", number: true }, { name: "Duration", number: true }, { name: "Deltas", number: true },
         { name: "Shards changed: version" }].filter(Boolean), newest.map((batch) => rowOf(batch, hasStages))),
