@@ -75,6 +75,13 @@ def test_a_shard_is_restored_as_it_was_at_each_version(long_lived: Live) -> None
             assert values[b"a"].endswith(f"a{version - 1}".encode())
 
 
+def test_what_has_vanished_is_not_said_to_be_all(serving: Serving, live: Live) -> None:
+    client = serving(live.home / live.name)
+    (live.home / live.name).rename(live.home / "moved")
+    found = answer(client, "/api/stores/counts/history", key="alpha")
+    assert (found["writes"], found["oldestVersion"], found["isWhole"]) == ([], None, False)
+
+
 def test_deltas_that_were_collected_are_not_listed(tmp_path: Path, serving: Serving) -> None:
     long_lived = lived(tmp_path)
     pointer = long_lived.pointer(0)

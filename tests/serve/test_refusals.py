@@ -123,6 +123,11 @@ def test_a_name_that_is_not_this_machines_is_refused(client: TestClient, host: s
     assert client.get("/api/overview", headers={"host": host}).status_code == 421
 
 
+@pytest.mark.parametrize("host", ["127.1.2.3", "127.1.2.3:80", "[::1]:80", "localhost", "LOCALHOST:80"])
+def test_every_address_of_this_machine_alone_is_served(client: TestClient, host: str) -> None:
+    assert client.get("/api/stores", headers={"host": host}).status_code == 200
+
+
 @pytest.mark.parametrize("host", ["localhost", "localhost:1", "127.0.0.1:80", "[::1]:80", "[::1]"])
 def test_this_machines_names_are_answered(client: TestClient, host: str) -> None:
     assert client.get("/api/stores", headers={"host": host}).status_code == 200

@@ -71,12 +71,12 @@ def serve(
     Nothing is changed. Without --pointers or --checkpoint the head is followed.
     """
     try:
-        from upgrade_tools.serve import app, running
+        from upgrade_tools.serve import app, guard, running
     except ModuleNotFoundError as missing:
         raise typer.BadParameter(f"{missing.name} is not installed: pip install 'statestore[serve]'") from missing
     o.check_state_at(location, committed, work_dir=work_dir)
     pointers = committed.read(location)
-    only_loopback = running.is_loopback(host)
+    only_loopback = guard.is_loopback(host)
     if token is None and not only_loopback:
         token = running.made_up_token()
     with closing(Follower(location, pointers=pointers, work_dir=work_dir, poll_s=poll_seconds)) as follower:

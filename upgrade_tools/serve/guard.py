@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
+from ipaddress import ip_address
 from typing import Any, Final, TypeAlias
 
 Scope: TypeAlias = "MutableMapping[str, Any]"
@@ -13,7 +14,6 @@ Receive: TypeAlias = "Callable[[], Awaitable[Message]]"
 Send: TypeAlias = "Callable[[Message], Awaitable[None]]"
 Application: TypeAlias = "Callable[[Scope, Receive, Send], Awaitable[None]]"
 
-LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
@@ -26,6 +26,16 @@ _HEADERS: Final = (
     (b"cross-origin-opener-policy", b"same-origin"),
 )
 _API: Final = "/api/"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a host's name or address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class Guard:
@@ -72,8 +82,8 @@ class Guard:
         if self._only_loopback:
             host = headers.get(b"host", b"").decode("latin-1").lower()
             name = host if host.endswith("]") else host.rpartition(":")[0] or host
-            if name not in LOOPBACK_NAMES:
-                return 421, f"this serves {' and '.join(LOOPBACK_NAMES)} only: open it by one of these names"
+            if not is_loopback(name.removeprefix("[").removesuffix("]")):
+                return 421, "this serves its own machine only: open it as localhost, or by a loopback address"
         if scope["method"] not in ("GET", "HEAD"):
             return 405, "only GET: what is served can't be changed"
         if scope["path"].startswith(_API) and headers.get(b"sec-fetch-site", b"none") == b"cross-site":

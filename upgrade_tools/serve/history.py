@@ -80,10 +80,8 @@ def versions_of(location: DurableLocation, pointer: CommitPointer) -> list[Writt
                 version, names[0], entries[names[0]].size_bytes, entries[names[0]].modified_ms
             )
     for version, file in enumerate(pointer.deltas, pointer.base_version + 1):
-        entry = entries.get(file.name)
-        found[version] = WrittenVersion(
-            version, file.name, file.size_bytes, None if entry is None else entry.modified_ms
-        )
+        if (entry := entries.get(file.name)) is not None:
+            found[version] = WrittenVersion(version, file.name, file.size_bytes, entry.modified_ms)
     return [found[version] for version in sorted(found, reverse=True)]
 
 

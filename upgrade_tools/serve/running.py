@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import socket
-from ipaddress import ip_address
 from typing import Final
 
 import uvicorn
@@ -13,16 +12,6 @@ from upgrade_tools.serve.guard import Application
 
 _TOKEN_BYTES: Final = 24
 _BACKLOG: Final = 128
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a host's name or address."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def made_up_token() -> str:

@@ -84,7 +84,11 @@ function historyOf(name, asked, past) {
       write.start === undefined ? null : el("span", { class: "quiet" }, " ", spanOf(write))),
     chips(write.headers, name),
     differencesOf(write)));
-  if (!writes.length && !past.before) return el("p", { class: "quiet" }, `No retained delta has it; the oldest is of version ${count(past.oldestVersion)}.`);
+  if (!writes.length && !past.before) {
+    return el("p", { class: "quiet" }, past.oldestVersion === null
+      ? "No delta of its shard is there."
+      : `No retained delta has it; the oldest is of version ${count(past.oldestVersion)}.`);
+  }
   const earlier = past.before
     ? el("p", {}, el("a", { class: "button", href: withQuery(link("stores", name, "key"), { ...asked, before: past.before }) }, "Look further back"))
     : el("p", { class: "quiet" }, past.isWhole
