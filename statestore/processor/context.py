@@ -72,10 +72,11 @@ class TaskRecordContext:
 
     def enter_record(self, timestamp_ms: int, headers: Headers, metadata: RecordMetadata | None) -> None:
         """Note that a record is current; `metadata` of None means that it did not come from a topic."""
-        self.leave_record(timestamp_ms, self.doing)
+        self.topic, self.partition, self.offset = ("", -1, -1) if metadata is None else metadata
+        self.source = None
+        self.row_size_bytes = 0
+        self.timestamp_ms = timestamp_ms
         self.headers = headers
-        if metadata is not None:
-            self.topic, self.partition, self.offset = metadata
 
     @contextmanager
     def in_batch(self, doing: str) -> Iterator[None]:

@@ -80,8 +80,9 @@ class Update:
             there, timestamp_ms = held.value, max(record.timestamp_ms, held.timestamp_ms)
             header_bytes = held.header_bytes
             knows_old = self._changes.send_old or self._changes.is_cached
-        # The aggregator may change its argument.
-        old = deepcopy(there) if knows_old else None
+        old = None
+        if knows_old:  # the aggregator may change its argument; unless it is sent, only whether there was one counts
+            old = deepcopy(there) if self._changes.send_old else there
         made = self._aggregator(record.key, record.value, there)
         if made is None and self._changes.is_cached:
             # In Kafka's cache, a deletion has no timestamp of its own. Source: Kafka's TimestampedCacheFlushListener.
