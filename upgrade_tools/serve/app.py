@@ -121,9 +121,9 @@ class Service:
         if self._streams >= _MOST_STREAMS:
             raise RefusedError(503, f"{_MOST_STREAMS} others are being streamed: ask again when one has ended")
         state = stage.state
-        self._streams += 1
 
         async def lines() -> AsyncIterator[bytes]:
+            self._streams += 1  # when it begins: who goes before that ends nothing
             try:
                 # Of its own: the state goes on meanwhile, and what is streamed is of one batch.
                 own = await to_thread.run_sync(
