@@ -47,6 +47,13 @@ def test_a_token_is_made_up_and_never_logged(standing: Live) -> None:
         assert token not in out + err
 
 
+@pytest.mark.parametrize("token", ["", "a b", " a", "a\n", "g\u00e9heim", "a\x00"])
+def test_a_token_that_no_header_can_have_is_wrong_usage(token: str, standing: Live, tools: Tools) -> None:
+    ended = tools("serve", standing.home / standing.name, "--token", token)
+    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+    assert "visible ASCII" in ended.err
+
+
 def test_a_port_in_use_is_said(standing: Live, tools: Tools) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -6,6 +6,7 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 from rich.live import Live
@@ -38,6 +39,13 @@ def register(app: typer.Typer) -> None:
     add_command(app, "top", _GROUP, top)
 
 
+def _visible(token: str | None) -> str | None:
+    """Return a token. Raises typer.BadParameter for one that a header can't have as it is."""
+    if token is not None and not (token.isascii() and token.isprintable() and "".join(token.split()) == token != ""):
+        raise typer.BadParameter("it must have visible ASCII characters alone, as requests have it in a header")
+    return token
+
+
 _Location = Annotated[
     str, typer.Argument(metavar="LOCATION", help="Path or URI of a state location.", callback=o.not_empty)
 ]
@@ -57,7 +65,7 @@ def serve(
             envvar="STATESTORE_SERVE_TOKEN",
             help="What requests must have as `Authorization: Bearer TOKEN` (default: one is made up and printed; none "
             "on loopback).",
-            callback=o.not_empty,
+            callback=_visible,
         ),
     ] = None,
     poll_seconds: _PollSeconds = 1.0,
@@ -89,7 +97,7 @@ def serve(
             return ExitCode.IN_USE
         with listening:
             shown = f"[{host}]" if ":" in host else host
-            secret = "" if token is None else f"#token={token}"
+            secret = "" if token is None else f"#token={quote(token, safe='')}"
             say(results(), f"http://{shown}:{listening.getsockname()[1]}/{secret}")
             service = app.Service(follower, EntryEncoding(key_as, value_as))
             try:

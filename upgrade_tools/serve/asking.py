@@ -48,7 +48,8 @@ class Asked:
         """Refuse parameters that the path does not have: a misspelt one would be a question for everything."""
         unknown = sorted({*self._parameters.keys()} - {*known})
         if unknown:
-            raise RefusedError(400, f"there is no parameter {unknown[0]!r} here, only {', '.join(sorted(known))}")
+            takes = ", ".join(sorted(known)) or "none"
+            raise RefusedError(400, f"there is no parameter {unknown[0][:50]!r} here: it takes {takes}")
 
     def text(self, name: str) -> str | None:
         """Return a parameter; an empty one was not given."""

@@ -42,6 +42,7 @@ def serve(application: Application, listening: socket.socket) -> None:
         access_log=False,
         server_header=False,
         lifespan="on",
+        ws="none",
         timeout_graceful_shutdown=1,
     )
     uvicorn.Server(config).run([listening])
