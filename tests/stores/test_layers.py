@@ -93,13 +93,18 @@ BUILDERS: dict[str, Callable[[], StoreBuilder[Any]]] = {
     "key-value": key_value,
     "expiring": lambda: key_value().with_ttl(HOUR_MS, "event"),
     "not logged": lambda: key_value().with_logging_disabled(),
+    "cached": lambda: key_value().with_caching_enabled(),
     "windows": windows,
+    "cached windows": lambda: windows().with_caching_enabled(),
     "sessions": sessions,
 }
 
 
 PLACES = [(store, place) for store in BUILDERS for place in ("below", "between", "above")]
 PLACES.remove(("not logged", "between"))  # the changelog's layer is what it would stand below
+for cached in "cached", "cached windows":
+    PLACES.remove((cached, "below"))  # where a layer sees writes only when they are flushed
+    PLACES.remove((cached, "between"))
 
 
 class Puts(Processor):
