@@ -92,7 +92,7 @@ def serve(
         try:
             listening = running.listening_socket(host, port)
         except OSError as cause:
-            problem = f"can't listen on {host} port {port} ({cause.strerror or cause}): choose another --port"
+            problem = f"can't listen on {host} port {port} ({cause.strerror or cause}): choose another --host or --port"
             say(errors(), f"error: {problem}")
             return ExitCode.IN_USE
         with listening:
