@@ -40,6 +40,7 @@ KAFKA_VERSION = "4.3.1"
 _CONNECTOR_VERSIONS = {"4.0": "4.0.4", "4.1": "4.1.3", "4.2": "4.2.0"}
 """Of each Spark the newest connector that the registry has. Spark 4.3 runs with that of 4.2: there is none for it."""
 _DELTA_SPARK, _DELTA_VERSION = "4.2", "4.4.0"
+_HADOOP_SPARK, _HADOOP_VERSION = "4.2", "3.5.0"
 
 # A first resolve takes about a minute; a registry that hangs must not hold up a test run for ever.
 _RESOLVE_TIMEOUT_S = 900
@@ -141,7 +142,12 @@ _DELTA = _JarSet(
     ),
 )
 
-_ALL = (_BROKER, _CONNECT, *_CONNECTORS.values(), _DELTA, _KAFKA_STREAMS)
+# Alone: the rest of Hadoop is in pyspark, in the same version.
+_HDFS = _JarSet(
+    f"hdfs-{_HADOOP_VERSION}", _jar("org.apache.hadoop", "hadoop-client-minicluster", _HADOOP_VERSION, alone=True)
+)
+
+_ALL = (_BROKER, _CONNECT, *_CONNECTORS.values(), _DELTA, _HDFS, _KAFKA_STREAMS)
 _checked: set[Path] = set()
 """The directories that this process has checked: to read their jars takes up to half a second."""
 
@@ -162,6 +168,13 @@ def connector_jars() -> list[Path]:
 def delta_jars() -> list[Path]:
     """The jars to name in `spark.jars` for tables of Delta Lake; none if the installed Spark is not theirs."""
     return sorted(_directory_of(_DELTA).glob("*.jar")) if _spark_release() == _DELTA_SPARK else []
+
+
+def hdfs_jars() -> list[Path]:
+    """The jars to run HDFS on; none if the installed Spark is not of its version."""
+    if _spark_release() != _HADOOP_SPARK:
+        return []
+    return [*_directory_of(_HDFS).glob("*.jar"), *_jars_of_pyspark("*")]
 
 
 def kafka_streams_jars() -> Path:
@@ -290,13 +303,17 @@ def _publish(jars: Path, directory: Path) -> None:
 
 
 def _ivy_jar(jar_set: _JarSet) -> Path:
-    # Found, not imported: pyspark is for statestore.spark, and importing it costs a second.
-    pyspark = importlib.util.find_spec("pyspark")
-    places = (pyspark.submodule_search_locations or []) if pyspark else []
-    found = [jar for place in places for jar in Path(place, "jars").glob("ivy-*.jar")]
+    found = _jars_of_pyspark("ivy-*")
     if not found:
         raise JarsUnavailableError(jar_set.name, output="(not started: there is no ivy jar in pyspark's directory)")
     return found[0]
+
+
+def _jars_of_pyspark(pattern: str) -> list[Path]:
+    # Found, not imported: pyspark is for statestore.spark, and importing it costs a second.
+    pyspark = importlib.util.find_spec("pyspark")
+    places = (pyspark.submodule_search_locations or []) if pyspark else []
+    return [jar for place in places for jar in Path(place, "jars").glob(f"{pattern}.jar")]
 
 
 def _main(arguments: Sequence[str] | None = None) -> int:
@@ -310,6 +327,7 @@ def _main(arguments: Sequence[str] | None = None) -> int:
             _CONNECT,
             _connector(),
             *((_DELTA,) if _spark_release() == _DELTA_SPARK else ()),
+            *((_HDFS,) if _spark_release() == _HADOOP_SPARK else ()),
             _KAFKA_STREAMS,
         )
         for jar_set in _ALL if asked.record else of_this_spark:

@@ -16,14 +16,13 @@ from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-import pyarrow as pa
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.identity import DefaultAzureCredential
 from azure.storage.blob import BlobBlock, BlobClient, ContainerClient
 from pyarrow import fs
 
-from statestore.recovery.location.durable_files import CHUNK_BYTES, Content, DurableFiles
+from statestore.recovery.location.durable_files import CHUNK_BYTES, Content, DurableFiles, OpenFile
 
 _CONNECT_TIMEOUT_S: Final = 5
 _READ_TIMEOUT_S: Final = 10
@@ -65,8 +64,18 @@ def open_container(uri: str) -> tuple[ContainerClient, str]:
 class AzureFiles(DurableFiles):
     """Blobs of the container whose client is `filesystem`. There are no directories to make."""
 
-    def _open(self, path: str) -> _OpenBlob:
-        return _OpenBlob(self.filesystem.get_blob_client(path))
+    def _open(self, path: str) -> OpenFile:
+        blob = self.filesystem.get_blob_client(path)
+        with _errors():
+            found = blob.get_blob_properties()
+
+        def read(offset: int, size: int) -> bytes:
+            # Every part is of the blob as it was when it was opened.
+            with _errors():
+                unchanged = {"etag": found.etag, "match_condition": MatchConditions.IfNotModified}
+                return bytes(blob.download_blob(offset, size, **unchanged).readall())
+
+        return OpenFile(found.size, read)
 
     def _write_once(self, path: str, content: Content) -> None:
         blob = self.filesystem.get_blob_client(path)
@@ -109,38 +118,6 @@ class AzureFiles(DurableFiles):
         """Remove an empty directory that nobody writes to: there is one with a hierarchical namespace only."""
         if not self._list(path):
             self.delete(path)
-
-
-class _OpenBlob:
-    """Is read as a file that pyarrow opened; every part is of the blob as it was when it was opened."""
-
-    def __init__(self, blob: BlobClient) -> None:
-        self._blob = blob
-        self._offset = 0
-        with _errors():
-            found = blob.get_blob_properties()
-        self._size, self._etag = found.size, found.etag
-
-    def __enter__(self) -> _OpenBlob:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def size(self) -> int:
-        return self._size
-
-    def seek(self, offset: int) -> None:
-        self._offset = offset
-
-    def read_buffer(self, size: int) -> pa.Buffer:
-        if size == 0:
-            return pa.py_buffer(b"")
-        with _errors():
-            part = self._blob.download_blob(
-                self._offset, size, etag=self._etag, match_condition=MatchConditions.IfNotModified
-            )
-            return pa.py_buffer(part.readall())
 
 
 def _blocks(content: Content) -> Iterator[memoryview]:

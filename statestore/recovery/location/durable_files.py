@@ -432,6 +432,34 @@ class LocalFiles(DurableFiles):
         self._disk.remove(path)
 
 
+class OpenFile:
+    """A file of a client that is not pyarrow's, opened to be read as pyarrow's are."""
+
+    def __init__(self, size_bytes: int, read: Callable[[int, int], bytes]) -> None:
+        """Take the size, and what returns so many bytes from an offset on."""
+        self._size_bytes = size_bytes
+        self._read = read
+        self._offset = 0
+
+    def __enter__(self) -> OpenFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: there is nothing to close."""
+
+    def size(self) -> int:
+        """Return the size in bytes."""
+        return self._size_bytes
+
+    def seek(self, offset: int) -> None:
+        """Go to an offset."""
+        self._offset = offset
+
+    def read_buffer(self, size_bytes: int) -> pa.Buffer:
+        """Return so many bytes from there on."""
+        return pa.py_buffer(self._read(self._offset, size_bytes) if size_bytes else b"")
+
+
 def _bounded_size(source: Any, max_bytes: int) -> int:
     size_bytes: int = source.size()
     if size_bytes > max_bytes:

@@ -36,6 +36,7 @@ from statestore.recovery.location.schemes import (
     canonical_uri,
     gcs_files,
     open_azure,
+    open_hdfs,
     refusal_of,
     remedy,
     s3_files,
@@ -93,8 +94,9 @@ class DurableLocation:
         refusal = refusal_of(self.uri)
         if refusal is not None:
             raise LocationError(str(self), refusal)
-        if urlsplit(self.uri).scheme == "abfss":
-            return open_azure(self.uri)
+        opens = {"abfss": open_azure, "hdfs": open_hdfs}.get(urlsplit(self.uri).scheme)
+        if opens is not None:
+            return opens(self.uri)
         filesystem, root = fs.FileSystem.from_uri(self.uri)
         return filesystem, root
 

@@ -83,6 +83,16 @@ def open_azure(uri: str) -> tuple[Any, str]:
     return open_container(uri)
 
 
+def open_hdfs(uri: str) -> tuple[Any, str]:
+    """Return the filesystem that `uri` names, and the path in it: by hdfs-native, or else by libhdfs of Hadoop."""
+    try:
+        from statestore.recovery.location import hdfs
+    except ModuleNotFoundError:
+        filesystem, root = fs.FileSystem.from_uri(uri)
+        return filesystem, root
+    return hdfs.open_hdfs(uri)
+
+
 def azure_files(container: Any, retrying: Retrying) -> DurableFiles:
     """Return the blobs of the container whose client this is."""
     from statestore.recovery.location.azure import AzureFiles
