@@ -4,7 +4,8 @@
 
 Both write each batch of a query that reads Parquet, in as many tasks as there are cores. Printed: the best of the
 rounds, and as a ratio to Spark's sink, for a large batch in rows/s and for a batch of 100 rows in ms. "reading" is the
-same rows to nowhere; the first batch of a run reads the markers, and ends what earlier runs left.
+same rows to nowhere; the first batch of a run reads the markers, and ends what earlier runs left. At the end, the
+processor time of all processes for a counting query with each sink, the best of two runs.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from typing import TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from statestore.spark import recommended_settings
+from count_query import rows_of, started
+from peers.process_figures import ProcessFigures, descendants
+from statestore.spark import recommended_settings, stateful
 from statestore.spark.kafka_sink import KafkaTransactions
 from statestore.testing.jars import connector_jars
 from statestore.testing.kafka_broker import KafkaBroker
+from workload import CountAndKeepColumns, counting_topology, write_input
 
 SMALL = 100
 KEYS = 100_000
@@ -53,7 +57,37 @@ def main(rows: int, rounds: int) -> None:
                 print(
                     f"{size:>9,} rows  {name:<14} {figure:>12,.0f} {unit:<11} {ratio:5.2f} times the time", flush=True
                 )
+        source = Path(directory) / "records"
+        write_input(source, rounds, rows // 2)
+        for name, packed in (("Spark's sink", False), ("transactions", False), ("packed", True)):
+            each_us = []
+            for turn in range(2):
+                home = Path(directory) / f"{name}-{turn}"
+                counted = stateful(
+                    rows_of(spark, source),
+                    counting_topology(CountAndKeepColumns),
+                    shards=PARTITIONS,
+                    state_location=home / "state",
+                    local_dir=str(home / "local"),
+                    packed=packed,
+                )
+                sink = sinks(broker.bootstrap_servers, cores)["transactions" if packed else name]
+                each_us.append(cpu_s(counted, sink, home) / (rounds - 1) / (rows // 2) * 1e6)
+            print(f"counting query  {name:<14} {min(each_us):6.1f} us of processors a record", flush=True)
         spark.stop()
+
+
+def cpu_s(counted: DataFrame, sink: Sink, home: Path) -> float:
+    """Return the processor time that a query with a sink takes for its batches after the first."""
+    figures = ProcessFigures(lambda: descendants(os.getpid()))
+    seen_s = []
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        sink(batch, batch_id)
+        seen_s.append(sum(figures.cpu_s().values()))
+
+    started(counted.writeStream.foreachBatch(write), home).awaitTermination()
+    return seen_s[-1] - seen_s[0]
 
 
 def session(cores: int) -> SparkSession:
