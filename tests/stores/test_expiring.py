@@ -222,6 +222,13 @@ def test_an_entry_lives_until_the_moment_it_expires(expiring: Any) -> None:
     assert list(store.all()) == []
 
 
+def test_no_rows_are_nothing(expiring: Any) -> None:
+    store, _ = expiring
+    types = pa.string(), pa.int64(), pa.int64(), pa.binary()
+    store.put_many(RecordColumns(*(pa.array([], each) for each in types)))
+    assert list(store.all()) == []
+
+
 def test_an_iterator_shows_what_lived_at_its_call(expiring: Any) -> None:
     store, clocks = expiring
     store.put("a", 1)

@@ -232,7 +232,7 @@ class ExpiringLayer(ByteStoreLayer):
         self._writes += len(changes)
         ttl_ms, times = self._ttl_ms, changes.records.stream_time_ms
         assert ttl_ms is not None  # what expires by no header expires by that
-        nows_ms = np.asarray(self._nows_ms(None if times is None else times.to_numpy(), len(changes)))
+        nows_ms = np.asarray(self._nows_ms(None if times is None else times.to_numpy(), len(changes)), np.int64)
         lives_ms = min(ttl_ms, MAX_TIME_MS)
         expiries_ms = pa.array(np.minimum(nows_ms, MAX_TIME_MS - lives_ms) + lives_ms, mask=~is_valid(changes.values))
         self._times.set_rows(changes.keys, expiries_ms, changes.records)
