@@ -208,7 +208,8 @@ def expiring() -> Any:
     """A store with a time to live of 10 ms, and the clocks, which are to be set."""
     builder = Stores.key_value_store_builder(Stores.in_memory_key_value_store("store"), Serdes.string(), Serdes.int64())
     clocks = TaskRecordContext()
-    store, _ = built(builder.with_ttl(TTL_MS), *map(MemoryDatabase(FAMILIES).family, FAMILIES), clocks)
+    entries, times = map(WriteSet, map(MemoryDatabase(FAMILIES).family, FAMILIES))
+    store, _ = built(builder.with_ttl(TTL_MS), entries, times, clocks)
     return store, clocks
 
 
