@@ -29,6 +29,7 @@ from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 HOST = "127.0.0.1"
+_ENDS_IN_S = 30.0
 _DELAY_S = 20.0
 """Longer than what clients wait for an answer: 3 s, and 10 s after an upload."""
 _NOT_FORWARDED = frozenset({"connection", "expect", "transfer-encoding", "content-length"})
@@ -188,7 +189,9 @@ def running(store: type[Store], command: Sequence[str]) -> Iterator[Store]:
                 proxy.server_close()
                 thread.join()
         finally:
-            server.kill()
+            assert server.stdin is not None
+            server.stdin.close()  # killed, it could not end what it has started
+            server.wait(_ENDS_IN_S)
 
 
 class _Proxy(ThreadingHTTPServer):
