@@ -46,11 +46,19 @@ def test_what_was_never_tested_is_refused_with_what_to_use_instead(uri: str, rem
         DurableLocation(uri).check_writable()
 
 
-def test_azure_without_its_client_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "statestore.recovery.location.azure", raising=False)
-    monkeypatch.setitem(sys.modules, "azure.storage.blob", None)
-    with pytest.raises(LocationError, match=r"pip install 'statestore\[azure\]'"):
-        DurableLocation("abfss://c@account.dfs.core.windows.net/state").read("x", 1)
+@pytest.mark.parametrize(
+    ("extra", "client", "uri"),
+    [
+        ("azure", "azure.storage.blob", "abfss://c@account.dfs.core.windows.net/state"),
+        ("hdfs", "hdfs_native", "hdfs://node:8020/state"),
+    ],
+)
+def test_a_client_that_is_missing_is_named(extra: str, client: str, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, f"statestore.recovery.location.{extra}", raising=False)
+    monkeypatch.setitem(sys.modules, client, None)
+    monkeypatch.setenv("CLASSPATH", "/none")  # or libhdfs would look for Hadoop
+    with pytest.raises(LocationError, match=rf"pip install 'statestore\[{extra}\]'"):
+        DurableLocation(uri).read("x", 1)
 
 
 def test_a_location_of_ones_own_may_open_anything(tmp_path: Path) -> None:

@@ -83,8 +83,8 @@ class AzureFiles(DurableFiles):
             with _errors():
                 blob.upload_blob(b"".join(content.chunks()), overwrite=True)
             return
-        # Nothing shows until the list is committed, and blocks without a list are dropped after a week. Identifiers
-        # differ from those of another writer: a block of its would take the place of ours.
+        # Nothing shows until the list is committed, and blocks without a list are dropped after a week. Each writer has
+        # names of its own: otherwise its blocks would take the place of another's.
         writer = uuid.uuid4().hex
         names: list[str] = []
         for block in _blocks(content):

@@ -33,7 +33,7 @@ _OTHERWISE: Final = "Use one of those, or mount it on every machine and give the
 
 
 def canonical_uri(uri: str) -> str:
-    """Return a URI with the scheme that pyarrow knows."""
+    """Return a URI with the one name of its scheme."""
     scheme = urlsplit(uri).scheme
     return _OTHER_NAMES.get(scheme, scheme) + uri[len(scheme) :]
 
@@ -84,13 +84,25 @@ def open_azure(uri: str) -> tuple[Any, str]:
 
 
 def open_hdfs(uri: str) -> tuple[Any, str]:
-    """Return the filesystem that `uri` names, and the path in it: by hdfs-native, or else by libhdfs of Hadoop."""
+    """Return the filesystem that `uri` names, and the path in it: by hdfs-native, or else by libhdfs of Hadoop.
+
+    Raises ValueError, and what pyarrow does.
+    """
     try:
-        from statestore.recovery.location import hdfs
+        from statestore.recovery.location.hdfs import open_hdfs
     except ModuleNotFoundError:
+        return _open_by_libhdfs(uri)
+    return open_hdfs(uri)
+
+
+def _open_by_libhdfs(uri: str) -> tuple[Any, str]:
+    try:
         filesystem, root = fs.FileSystem.from_uri(uri)
-        return filesystem, root
-    return hdfs.open_hdfs(uri)
+    except OSError as cause:
+        if "libhdfs" not in str(cause) and "libjvm" not in str(cause):
+            raise
+        raise ValueError(f"{cause}: pip install 'statestore[hdfs]', which needs no Hadoop") from cause
+    return filesystem, root
 
 
 def azure_files(container: Any, retrying: Retrying) -> DurableFiles:
