@@ -18,7 +18,7 @@ from pyspark import TaskContext
 
 from statestore.errors import LocationError
 from statestore.errors.state import CheckpointLocationError, SinkRemembersError
-from statestore.recovery.location.schemes import canonical_uri
+from statestore.recovery.location.schemes import authority_of, canonical_uri
 from statestore.spark.query_failure import raise_from
 
 REFUSAL: Final = "spark.sql.statestore.refusal"
@@ -71,8 +71,9 @@ def check_start() -> None:
 
 def _place(uri: str) -> tuple[str, str, str]:
     """Return scheme, host and path of a directory, however they are written; the path ends with one slash."""
-    parts = urlsplit(canonical_uri(uri))
-    return parts.scheme or "file", parts.netloc.rpartition("@")[2], re.sub("/+", "/", f"{parts.path}/")
+    known = canonical_uri(uri)
+    parts = urlsplit(known)
+    return parts.scheme or "file", authority_of(known), re.sub("/+", "/", f"{parts.path}/")
 
 
 def _has_batches(hadoop: Any, output: str) -> bool:

@@ -20,7 +20,7 @@ from statestore.errors import LocationError
         ("s3n://bucket/state", "s3://bucket/state"),
         ("S3A://Bucket/State", "s3://Bucket/State"),
         ("gcs://bucket/s3a://state", "gs://bucket/s3a://state"),
-        ("wasbs://c@a.blob.core.windows.net/s", "abfss://c@a.blob.core.windows.net/s"),
+        ("wasbs://c@a.blob.core.windows.net/s", "abfss://c@a.dfs.core.windows.net/s"),
         ("hdfs://node:8020/state", "hdfs://node:8020/state"),
         ("file:///state", "file:///state"),
     ],

@@ -32,6 +32,8 @@ APPLY, TRANSFORM = "apply_in_pandas_with_state", "transform_with_state"
         ("file:///a/state", "/a//state/checkpoint", "has within it"),
         ("file:///a/state", "file:/a/state/", "is also"),
         ("s3://bucket/state", "s3a://bucket/state/cp", "has within it"),
+        ("abfss://c@a.dfs.core.windows.net/s", "wasbs://c@a.blob.core.windows.net/s/cp", "has within it"),
+        ("abfss://c@a.dfs.core.windows.net/s", "abfss://d@a.dfs.core.windows.net/s/cp", None),
         ("s3://bucket/state", "s3a://other/state/cp", None),
         ("s3://key:secret@bucket/state?region=eu", "s3a://bucket/state", "is also"),
         ("s3://bucket/state", "hdfs://bucket/state", None),

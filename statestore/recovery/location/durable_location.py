@@ -32,6 +32,7 @@ from statestore.recovery.location.durable_files import (
 )
 from statestore.recovery.location.retrying import Retrying
 from statestore.recovery.location.schemes import (
+    authority_of,
     azure_files,
     canonical_uri,
     gcs_files,
@@ -254,7 +255,5 @@ def _join(directory: str, name: str) -> str:
 def _without_secrets(uri: str) -> str:
     """Return the URI without what may be a key, secret or signature in it: it goes into logs and errors."""
     parts = urlsplit(uri)
-    user, _, host = parts.netloc.rpartition("@")
-    is_container = parts.scheme == "abfss" and ":" not in user
     query = "" if "sig=" in parts.query else parts.query
-    return urlunsplit(parts._replace(netloc=parts.netloc if is_container else host, query=query))
+    return urlunsplit(parts._replace(netloc=authority_of(uri), query=query))

@@ -10,7 +10,7 @@ import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from pyarrow import fs
 
@@ -33,9 +33,20 @@ _OTHERWISE: Final = "Use one of those, or mount it on every machine and give the
 
 
 def canonical_uri(uri: str) -> str:
-    """Return a URI with the one name of its scheme."""
-    scheme = urlsplit(uri).scheme
-    return _OTHER_NAMES.get(scheme, scheme) + uri[len(scheme) :]
+    """Return a URI with the one name of its scheme, and of an account's host."""
+    parts = urlsplit(uri)
+    scheme = _OTHER_NAMES.get(parts.scheme, parts.scheme)
+    if scheme == "abfss":
+        return urlunsplit(parts._replace(scheme=scheme, netloc=parts.netloc.replace(".blob.", ".dfs.", 1)))
+    return scheme + uri[len(parts.scheme) :]
+
+
+def authority_of(uri: str) -> str:
+    """Return what a URI has before its path, without what may be a key or secret."""
+    parts = urlsplit(uri)
+    user, _, host = parts.netloc.rpartition("@")
+    is_container = parts.scheme == "abfss" and ":" not in user
+    return parts.netloc if is_container else host
 
 
 def refusal_of(uri: str) -> str | None:
