@@ -82,8 +82,11 @@ def test_pictures_are_made(request: pytest.FixtureRequest) -> None:
     if not request.config.getoption("--pictures"):
         pytest.skip("only with --pictures")
     PICTURES.mkdir(exist_ok=True)
+    for picture in PICTURES.iterdir():
+        picture.unlink()
     with TemporaryDirectory(prefix="state-") as home:
         make_pictures(pictured(Path(home)))
+    assert sorted(path.stem for path in PICTURES.iterdir()) == sorted(VIEWS)
 
 
 def make_pictures(live: Live) -> None:

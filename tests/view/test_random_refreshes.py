@@ -97,5 +97,5 @@ def test_a_view_shows_one_batch_whatever_happens(seed: int, tmp_path: Path) -> N
         )
         step()
     story.refresh()
-    story.look()
+    assert dict(story.view.store("counts", **AS_COUNTS).all()) == story.now
     story.view.close()
