@@ -53,7 +53,7 @@ class HeaderStatefulProcessor:
     def handle_input_rows(self, key: Any, rows: Iterator[pd.DataFrame], context: KeyContext) -> Iterator[pd.DataFrame]:
         """Process a key's rows of this batch, and yield DataFrames with the output.
 
-        Rows are in the order of their offsets; a frame has some thousand at most. Columns: key, value, timestamp
+        Rows are in order of time; a frame has some thousand at most. Columns: key, value, timestamp
         (datetime64[ms], naive, UTC), topic, partition, offset, headers (a Headers each, parsed when looked into).
 
         Yielded columns: value; and optionally key (default: the key), timestamp (datetimes, naive ones in UTC, or
