@@ -39,7 +39,7 @@ from statestore.bytestore.protocol import ByteStore, ByteStoreLayer, Change, Pai
 from statestore.bytestore.upgrades import Upgradable, UpgradeProgress
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import FormatError
-from statestore.format.binary_columns import join_rows, row_sizes, varint_array
+from statestore.format.binary_columns import END_OF_ROW, join_rows, row_sizes, varint_array
 from statestore.format.records.header_bytes import header_values
 from statestore.format.records.header_columns import decode_header_column
 from statestore.format.values.stored_columns import split_stored_columns
@@ -54,8 +54,6 @@ _MOST_VALUE_BYTES: Final = 64  # a trace id or a W3C traceparent is shorter
 _INDEXED_AT_ONCE: Final = 500  # entries: a slice of some milliseconds
 _READ_AT_ONCE: Final = 64  # entries that were found, with one call
 _FEW: Final = 32  # entries: of fewer, headers are read one by one faster than in columns
-_END: Final = 2**31 - 1
-"""The end of any row: without one, Arrow's binary_slice fails or reads beyond the rows (pyarrow 26)."""
 _LATEST_PREFIX: Final = segment_prefix(LATEST_SEGMENT)
 
 
@@ -111,7 +109,7 @@ class HeaderKeys:
         """Return `headers` of each entry."""
         column = pa.array(stored, pa.binary())
         if self.latest_only:
-            column = pc.binary_slice(column, LATEST_TIME_SIZE, _END)
+            column = pc.binary_slice(column, LATEST_TIME_SIZE, END_OF_ROW)
         try:
             return pc.fill_null(split_stored_columns(self._format, column).header_bytes, b"")
         except FormatError:
@@ -134,7 +132,7 @@ class HeaderKeys:
             values = pa.array(map(_held, values.to_pylist()), pa.binary())
         parts = [self._begin_column.take(number.filter(is_wanted)), varint_array(sizes), values, keys]
         if size := self.segment_size:
-            parts = [pc.binary_slice(keys, 0, size), *parts[:-1], pc.binary_slice(keys, size, _END)]
+            parts = [pc.binary_slice(keys, 0, size), *parts[:-1], pc.binary_slice(keys, size, END_OF_ROW)]
         rows: list[bytes] = join_rows(parts, "keys of an index").to_pylist()
         return rows
 

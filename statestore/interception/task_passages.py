@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from statestore.format.binary_columns import columns_of_rows
 from statestore.headers import topic_columns
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ProducerRecord
@@ -127,7 +128,7 @@ class TaskEmission:
         """Send what is held. Raises what the interceptors raise."""
         if self._held:
             held, self._held, self._held_bytes, self._origin = self._held, [], 0, None
-            self._pass(topic_columns.sink_batch(*zip(*held, strict=True)))
+            self._pass(topic_columns.sink_batch(*columns_of_rows(held, len(topic_columns.SINK_COLUMNS))))
             self._held_sources = []
 
     def _send_record(

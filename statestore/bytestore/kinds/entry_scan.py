@@ -19,7 +19,7 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.format.records.header_columns import HEADERS_TYPE
 from statestore.format.values.store_format import StoreFormat
-from statestore.format.values.stored_columns import split_columns
+from statestore.format.values.stored_columns import split_stored_columns
 from statestore.format.values.stored_value import split_stored
 
 ALL_TIMES: Final[Times] = (-(2**63), 2**63 - 1)
@@ -99,13 +99,13 @@ def stored_columns(
     store_format: StoreFormat, stored: pa.BinaryArray
 ) -> tuple[pa.BinaryArray, pa.Int64Array, pa.BinaryArray]:
     """Return values, timestamps in ms and header bytes; null where there is none. Raises FormatError."""
-    if store_format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
-        return split_columns(stored)
-    if store_format is StoreFormat.PLAIN:
-        return stored, pa.nulls(len(stored), pa.int64()), pa.nulls(len(stored), pa.binary())
-    parts = [(None, None, None) if each is None else split_stored(store_format, each) for each in stored.to_pylist()]
-    values, timestamps_ms, header_bytes = zip(*parts, strict=True) if parts else ((), (), ())
-    return (pa.array(values, pa.binary()), pa.array(timestamps_ms, pa.int64()), pa.array(header_bytes, pa.binary()))
+    value, timestamps_ms, header_bytes = split_stored_columns(store_format, stored)
+    none = pa.nulls(len(stored))
+    return (
+        value,
+        none.cast(pa.int64()) if timestamps_ms is None else timestamps_ms,
+        none.cast(pa.binary()) if header_bytes is None else header_bytes,
+    )
 
 
 class StoredEntry(NamedTuple):

@@ -32,7 +32,7 @@ from statestore.bytestore.kinds.segments import (
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.versioned_rows import row_intervals
 from statestore.bytestore.protocol import ByteStore, Pair
-from statestore.format.binary_columns import Integers
+from statestore.format.binary_columns import END_OF_ROW, Integers, columns_of_rows
 from statestore.format.keys.time_key_columns import session_times, window_starts
 from statestore.format.keys.window_key import (
     MAX_TIME_MS,
@@ -146,7 +146,7 @@ class KindLayout(ABC):
 
     def entry_columns(self, pairs: Sequence[Pair]) -> dict[str, pa.Array]:
         """Return `entries` as the columns key, start_ms, end_ms and stored."""
-        columns = list(zip(*self.entries(pairs), strict=True)) or [()] * len(_ENTRY_TYPES)
+        columns = columns_of_rows(self.entries(pairs), len(_ENTRY_TYPES))
         return {
             name: pa.array(column, type_) for (name, type_), column in zip(_ENTRY_TYPES.items(), columns, strict=True)
         }
@@ -208,7 +208,7 @@ class _KeyValueLayout(KindLayout):
             yield key, None, None, stored
 
     def entry_columns(self, pairs: Sequence[Pair]) -> dict[str, pa.Array]:
-        keys, stored = zip(*pairs, strict=True) if pairs else ((), ())
+        keys, stored = columns_of_rows(pairs, 2)
         none = pa.nulls(len(pairs), pa.int64())
         columns = (pa.array(keys, pa.binary()), none, none, pa.array(stored, pa.binary()))
         return dict(zip(_ENTRY_TYPES, columns, strict=True))
@@ -262,8 +262,8 @@ class _TimedKeyLayout(KindLayout):
         return int.from_bytes(latest, "big")
 
     def entry_columns(self, pairs: Sequence[Pair]) -> dict[str, pa.Array]:
-        keys = pa.array([key[SEGMENT_ID_SIZE:] for key, _ in pairs], pa.binary())
-        columns = (*self._places(keys), pa.array([stored for _, stored in pairs], pa.binary()))
+        keys, stored = (pa.array(column, pa.binary()) for column in columns_of_rows(pairs, 2))
+        columns = (*self._places(pc.binary_slice(keys, SEGMENT_ID_SIZE, END_OF_ROW)), stored)
         return dict(zip(_ENTRY_TYPES, columns, strict=True))
 
     def record_columns(self, keys: pa.BinaryArray, timestamps_ms: pa.Int64Array) -> PlaceColumns:

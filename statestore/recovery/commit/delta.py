@@ -36,6 +36,7 @@ from statestore.bytestore.write_sets.write_set import Deleted
 from statestore.errors import FormatError
 from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.arrow_file import ArrowFile, ballast
+from statestore.format.binary_columns import columns_of_rows
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.format.records.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.format.values.store_format import StoreFormat
@@ -155,13 +156,8 @@ def _columns(changelog: BatchChangelog) -> Iterator[list[pa.Array]]:
             yield _columns_of_writes(changelog.spec.format, *part)
         return
     for records in chunks(changelog, record_sizes, max_rows=_MAX_BATCH_ROWS):
-        keys, values, timestamps, header_bytes = zip(*records, strict=True)
-        yield [
-            pa.array(keys, pa.binary()),
-            pa.array(values, pa.binary()),
-            pa.array(timestamps, pa.int64()),
-            pa.array(header_bytes, pa.binary()),
-        ]
+        types = pa.binary(), pa.binary(), pa.int64(), pa.binary()
+        yield [pa.array(column, type_) for column, type_ in zip(columns_of_rows(records, 4), types, strict=True)]
 
 
 def _parts(writes: Mapping[bytes, HeldWrite]) -> Iterator[tuple[list[bytes], list[HeldWrite]]]:
