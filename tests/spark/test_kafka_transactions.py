@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
@@ -12,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import TIMESTAMP_CREATE_TIME
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Producer
 
 from statestore.errors import InputError
 from statestore.errors.run import (
@@ -258,6 +259,17 @@ def test_a_broker_that_does_not_answer_is_an_error_in_time() -> None:
     plan = BatchPlan(writer, "run", 0, 1, "", {}, {}, {0: 0})
     with pytest.raises(KafkaTimeoutError, match="statestore/q//0"):
         write_partition(plan, 0, whole(rows("t", b"1")))
+
+
+def test_a_read_ends_at_the_end_of_each_partition(query: Query, topic: str) -> None:
+    query.cluster.create_topic(f"{topic}-of-two", 2, {})
+    producer = Producer({"bootstrap.servers": query.cluster.servers})
+    for number in range(100):
+        producer.produce(f"{topic}-of-two", b"%d" % number, partition=number % 2)
+    assert producer.flush(30) == 0
+    for ends in ({0: 1, 1: 50}, {0: 50, 1: 1}):
+        found = query.cluster.read(f"{topic}-of-two", {0: 0, 1: 0}, ends)
+        assert Counter(record.partition for record in found) == ends
 
 
 def test_a_topic_that_loses_markers_is_refused(query: Query) -> None:

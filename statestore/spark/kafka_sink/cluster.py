@@ -198,10 +198,11 @@ class KafkaCluster:
                     continue
                 heard_s = time.monotonic()
                 record, next_offset = self._record(topic, message)
-                if record is not None:
+                partition = message.partition() or 0
+                if record is not None and partition in left:
                     yield record
-                if next_offset >= ends[message.partition() or 0]:
-                    left.discard(message.partition() or 0)
+                if next_offset >= ends[partition]:
+                    left.discard(partition)
         finally:
             consumer.close()
 
