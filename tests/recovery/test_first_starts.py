@@ -185,6 +185,17 @@ with turn(DurableLocation(sys.argv[1]), "what dies"):
 """
 
 
+def test_who_finds_another_in_its_turn_waits_between_tries_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("statestore.recovery.metadata.agreement.time.sleep", waits.append)
+    location = DurableLocation(tmp_path)
+    with turn(location, "one"), pytest.raises(LocationBusyError), turn(location, "the other"):
+        pass
+    assert len(waits) == agreement._TRIES - 1
+
+
 def test_a_tool_that_died_in_its_turn_is_followed_by_the_next_on_the_same_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

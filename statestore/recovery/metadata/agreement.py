@@ -72,12 +72,12 @@ _TRIES: Final = 8
 
 
 def _tries() -> Iterator[None]:
-    """Yield once for each try, and wait after it."""
-    wait_s = _FIRST_WAIT_S
-    for _ in range(_TRIES):
-        yield
+    """Yield once for each try, and wait between them."""
+    yield
+    for number in range(_TRIES - 1):
+        wait_s = _FIRST_WAIT_S * 2**number
         time.sleep(random.uniform(wait_s / 2, wait_s))
-        wait_s *= 2
+        yield
 
 
 _NAME: Final = re.compile(r"(\d{8})-(\d{8})-(promised|accepted)-([0-9a-f]{32})")
