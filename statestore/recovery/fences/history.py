@@ -21,10 +21,10 @@ which; the other one has made nothing, and shows only that what it went on from 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from statestore.errors.readable import utc_text
 from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.location.durable_json import MAX_NOTE_BYTES, from_durable_json, to_durable_json
@@ -75,8 +75,7 @@ class Fence(NamedTuple):
         """Return the fence in words."""
         if self.from_version is None:
             return f"run {self.run} (its fence can't be read)"
-        started = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.time_ms / 1000))
-        return f"run {self.run} (on {self.host}, {started}, from version {self.from_version})"
+        return f"run {self.run} (on {self.host}, {utc_text(self.time_ms)}, from version {self.from_version})"
 
 
 def read_fences(location: DurableLocation, names: Iterable[str], known: dict[str, Fence] | None = None) -> list[Fence]:
@@ -271,7 +270,7 @@ class Histories:
                 yield Tip(fence, self._line_of(fence, has_made=False), False, was_refused=bool(wrote))
 
     def judge(self, head: Written, deltas: Sequence[Written], origin: str | None = None) -> Behind | Abandoned | None:
-        """Return why no run may go on from the delta `head` without saying that it goes back; None if it may.
+        """Return what keeps a run from going on from the delta `head`, unless it accepts to go back; None if nothing.
 
         The lines of later runs are looked at, newest first, and then that of `head` itself. A run that went on from
         `head` or before it in the usual way, and of which nothing is known to be committed, decides nothing: it may

@@ -10,12 +10,12 @@ never replaced, so a run with a lower ORDER can't publish over a higher one.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from statestore.errors import RecoveryError
+from statestore.errors.readable import utc_text
 from statestore.errors.state import CommitPointerError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.pointer import CommitPointer
@@ -71,8 +71,7 @@ class Head:
 
     def describe(self) -> str:
         """Return the head in words."""
-        published = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.time_ms / 1000))
-        return f"batch {self.batch} of query {self.query}, committed by {published}"
+        return f"batch {self.batch} of query {self.query}, committed by {utc_text(self.time_ms)}"
 
     def to_json(self) -> bytes:
         """Return the file's content."""

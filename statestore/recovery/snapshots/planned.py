@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from statestore.errors import FormatError
+from statestore.errors.readable import utc_text
 from statestore.format.json_fields import MALFORMED
 from statestore.recovery.commit.figures import SnapshotFigures
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, durable_file
@@ -211,7 +212,7 @@ class PlannedSnapshot:
 
     def note_problem(self, problem: str) -> None:
         """Remember a failure for `last_failure` alone."""
-        entry = f"{time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}: {problem}"
+        entry = f"{utc_text(time.time_ns() // 1_000_000)}: {problem}"
         self._last_failure.write_text(entry[:_MAX_FAILURE_CHARS], encoding="utf-8")
 
     def last_failure(self) -> str | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from statestore.errors import FormatError, LocationError, RecoveryError, StateStoreError
+from statestore.errors.readable import utc_text
 from statestore.errors.state import SnapshotOverdueError
 from statestore.recovery.commit.figures import SnapshotFigures, total
 from statestore.recovery.commit.pointer import CommitPointer
@@ -103,7 +103,7 @@ class SnapshotStep:
         written = {entry.name: entry.modified_ms for entry in self.location.entries(delta_directory(committed.shard))}
         since_ms = written.get(without[0].name)
         version = committed.version - len(without) + 1
-        at = "" if since_ms is None else time.strftime(", written %Y-%m-%d %H:%M:%S UTC", time.gmtime(since_ms / 1000))
+        at = "" if since_ms is None else f", written {utc_text(since_ms)}"
         return SnapshotOverdueError(
             str(self.location),
             shard=committed.shard,
