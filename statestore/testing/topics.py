@@ -10,6 +10,7 @@ from itertools import count, repeat
 from operator import index
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from statestore.bytestore.kinds.store_spec import require_milliseconds
 from statestore.errors import DriverError, NoRecordError
 from statestore.format.serde import HeaderSerde, Serde
 from statestore.headers.record_headers import Headers
@@ -36,7 +37,7 @@ class TestRecord(RecordFields[K, V]):
 
     def __init__(self, key: K, value: V, timestamp_ms: int | None = None, headers: HeadersLike | None = None) -> None:
         if timestamp_ms is not None:
-            _require_time("timestamp_ms", timestamp_ms)
+            require_milliseconds("timestamp_ms", timestamp_ms)
         self.key = key
         self.value = value
         self.timestamp_ms = timestamp_ms
@@ -81,8 +82,8 @@ class TestInputTopic(Generic[K, V]):
         start_timestamp_ms: int,
         auto_advance_ms: int,
     ) -> None:
-        _require_time("start_timestamp_ms", start_timestamp_ms)
-        _require_time("auto_advance_ms", auto_advance_ms)
+        require_milliseconds("start_timestamp_ms", start_timestamp_ms)
+        require_milliseconds("auto_advance_ms", auto_advance_ms)
         self.topic = topic
         self._driver = driver
         self._serdes = f"key_serde={key_serde.name}, value_serde={value_serde.name}"
@@ -108,7 +109,7 @@ class TestInputTopic(Generic[K, V]):
             return
         key, value = (None, key_or_value) if value is _ABSENT else (key_or_value, value)
         if timestamp_ms is not None:
-            _require_time("timestamp_ms", timestamp_ms)
+            require_milliseconds("timestamp_ms", timestamp_ms)
         self._pipe([(key, value, timestamp_ms, None if headers is None else own_headers(headers))])
 
     def pipe_record_list(self, records: Iterable[TestRecord[K, V]]) -> None:
@@ -138,7 +139,7 @@ class TestInputTopic(Generic[K, V]):
 
     def advance_time(self, advance_ms: int) -> None:
         """Let the topic's time go on. Raises ValueError for a negative step."""
-        _require_time("advance_ms", advance_ms)
+        require_milliseconds("advance_ms", advance_ms)
         self._time_ms += advance_ms
 
     def _times(self, start_timestamp_ms: int | None, advance_ms: int) -> Iterator[int | None]:
@@ -148,7 +149,7 @@ class TestInputTopic(Generic[K, V]):
                     "advance_ms needs start_timestamp_ms: without it, the topic's time advances by auto_advance_ms"
                 )
             return repeat(None)
-        _require_time("start_timestamp_ms", start_timestamp_ms)
+        require_milliseconds("start_timestamp_ms", start_timestamp_ms)
         return count(start_timestamp_ms, index(advance_ms))
 
     def _pipe(self, records: Iterable[tuple[Any, Any, int | None, Headers | None]]) -> None:
@@ -269,8 +270,3 @@ class TestOutputTopic(Generic[K, V]):
 def _reader(serde: HeaderSerde[Any]) -> Callable[[bytes | None, Headers], Any]:
     deserialize = serde.deserialize
     return lambda data, headers: None if data is None else deserialize(data, headers)
-
-
-def _require_time(parameter: str, time_ms: Any) -> None:
-    if type(time_ms) is not int or time_ms < 0:
-        raise ValueError(f"{parameter} must be a whole number of milliseconds, 0 or more, got {time_ms!r}")

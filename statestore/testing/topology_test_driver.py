@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from statestore.bytestore.kinds.store_spec import StoreSpec, check_store_name
+from statestore.bytestore.kinds.store_spec import StoreSpec, check_store_name, require_milliseconds
 from statestore.errors.harness import DriverClosedError, DriverFailedError
 from statestore.format.serde import Serde
 from statestore.interception.chain import Interceptors, chain_of
@@ -60,7 +60,7 @@ class TopologyTestDriver(StoreAccess):
         topology.validate()
         chain = chain_of(interceptors).complete()
         check_store_name(application_id)
-        _require_span("initial_wall_clock_time_ms", initial_wall_clock_time_ms)
+        require_milliseconds("initial_wall_clock_time_ms", initial_wall_clock_time_ms)
         handling = (failures or FailureHandling()).around(chain)
         given = {
             name: [_changelog_record(record) for record in records] for name, records in (changelogs or {}).items()
@@ -110,7 +110,7 @@ class TopologyTestDriver(StoreAccess):
 
     def advance_wall_clock_time(self, advance_ms: int) -> None:
         """Advance the wall clock and run the punctuators that become due. Raises ValueError for a negative step."""
-        _require_span("advance_ms", advance_ms)
+        require_milliseconds("advance_ms", advance_ms)
         self._require_open()
         self._run.advance_wall_clock(advance_ms)
 
@@ -218,11 +218,6 @@ def _changelog_record(record: TestRecord[bytes, bytes | None]) -> ChangelogRecor
     if record.timestamp_ms is None:
         raise ValueError(f"a changelog record must have a timestamp, not {record!r}")
     return ChangelogRecord(record.key, record.value, record.timestamp_ms, record.headers.to_bytes())
-
-
-def _require_span(parameter: str, time_ms: Any) -> None:
-    if type(time_ms) is not int or time_ms < 0:
-        raise ValueError(f"{parameter} must be a whole number of milliseconds, 0 or more, got {time_ms!r}")
 
 
 def _require_topic(topic: Any) -> None:
