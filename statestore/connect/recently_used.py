@@ -1,4 +1,4 @@
-"""A cache of a bounded number of entries, which forgets the one that was used longest ago."""
+"""What was made last, by key: a cache of so many entries, which forgets what was not asked for longest."""
 
 from __future__ import annotations
 

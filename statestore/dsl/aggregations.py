@@ -84,7 +84,7 @@ class ColumnAggregation:
     def run(self, groups: KeyGroups, values: pa.Array, before: pa.Array) -> pa.Array:
         """Return the aggregate at each row; `before` has the one held of each key, null for none.
 
-        Raises SerializationError for a sum that does not fit in 64 bits.
+        Raises SerializationError for one that its type can't hold.
         """
         if self.combine is None:
             if not self.keeps_first:

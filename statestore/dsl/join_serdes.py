@@ -76,7 +76,7 @@ def _encode_logged(record: BufferedRecord) -> bytes:
 
 
 BUFFERED_RECORDS: Final = Serdes.of("buffered record", _encode_logged, decode_buffered_record)
-"""The serde of the values of that buffer: as in its changelog, with a buffer time of 0."""
+"""The serde of the values in the buffer of such a join: as in its changelog, with a buffer time of 0."""
 
 
 SUBSCRIPTIONS: Final = Serdes.of("subscription", encode_subscription, decode_subscription)

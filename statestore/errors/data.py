@@ -1,4 +1,4 @@
-"""Errors of bytes, serdes, headers, and typed headers with their converters and transforms."""
+"""Errors of bytes, serdes and headers."""
 
 from __future__ import annotations
 

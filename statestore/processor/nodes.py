@@ -96,7 +96,7 @@ class InterceptorNode:
     interceptor: Interceptor
     stores: tuple[str, ...]
     entry_keys: Mapping[str, str]
-    """As `ProcessorNode.entry_keys`."""
+    """As a processor's."""
 
     @property
     def name(self) -> str:

@@ -63,7 +63,7 @@ class ShardedState:
     """The names of the in-memory stores."""
     recovery: RecoveryOptions = field(default_factory=RecoveryOptions)
     run: str = "unnamed"
-    """Which start of the query this is: see `fence`."""
+    """Which start of the query this is: see `fences`."""
     accept_older_checkpoint: bool = False
     initial_state: bool = False
     """Whether a shard that Spark's state does not know yet starts from its initial pointer."""

@@ -1,6 +1,6 @@
 """The bridge to Spark Structured Streaming: pack, shard call, unpack, and two drivers of the same call.
 
-stateful        the entry: a topology as an operator of a query; drivers: Spark's two entry points
+stateful        the entry: a topology as an operator of a query; query_stages: as several; drivers: Spark's entry points
 shards          what a shard is given and gives back, and the call between
 dataframes      turns DataFrames into records and back, and works on them
 checkpoints     what a checkpoint says; start_refusal: checks that are possible only when a query starts

@@ -90,8 +90,8 @@ def through_apply_in_pandas_with_state(packed: DataFrame, call: ShardCall) -> Da
 class CollectedOutput:
     """Bounds how much output of applyInPandasWithState Spark collects before it takes it, for all shards of a task.
 
-    Spark collects more than `max_rows` rows in one Arrow batch, whatever their size: of blobs, all output of a task. It
-    fails beyond 2 GiB. So after some MB rows of nulls fill the batch up. They cost a few ms, and `unpack` drops them.
+    Spark collects output until it has more than `max_rows` rows, whatever their size: of blobs, all output of a task.
+    It fails beyond 2 GiB. So after some MB rows of nulls fill that up. They cost a few ms, and `unpack` drops them.
     `max_rows` of 0 or less means no bound, as in Spark's setting.
     """
 

@@ -1,7 +1,7 @@
 """Recommended settings of Spark and its Kafka source and sink for a stateful query, each with its reason.
 
-A library can't make these itself: they hold from the start of the JVM, or belong to another operator. Those for a query
-alone `query_settings` makes. docs/benchmarks.md says what they gain.
+A library can't make these itself: they hold from the start of the JVM, or belong to another operator. `query_settings`
+makes those for one query. docs/benchmarks.md says what they gain.
 """
 
 from __future__ import annotations

@@ -95,8 +95,8 @@ def stateful(
         shards: how many parts the key space has, fixed at the first start. At most that many tasks run at once. A
             topology with repartition topics runs in stages, each with that many shards and a state of its own; or with
             as many as a mapping says, as {"stage-0": 8, "stage-1": 2}.
-        state_location: path or URI (file, s3, gs, hdfs) for the committed state; one query, one location. With Spark
-            Connect the server opens it, never the client.
+        state_location: path or URI (file, s3, gs, abfss, hdfs) for the committed state; one query, one location. With
+            Spark Connect the server opens it, never the client.
         shard_by: "key" places records as Kafka's producer would (murmur2 of the key, modulo shards); "partition" by
             their Kafka partition modulo shards, for topics that are already partitioned as wanted. Stages behind
             repartition topics place records by key.
@@ -122,7 +122,7 @@ def stateful(
             A record further ahead ends the query with FutureTimestampError, because stream time never goes back.
         packed: True leaves rows packed, for KafkaTransactions alone, which takes them so in less time: one column,
             `blob`, has many records in each.
-        via: for experts: Spark's entry point, or "apply_in_pandas_with_state" where Spark refuses the other one.
+        via: for experts: Spark's entry point; "apply_in_pandas_with_state" is for where Spark refuses the default.
 
     Returns a streaming DataFrame of key, value (binary), topic, timestamp and headers. State is exactly once; for the
     rows, the sink's guarantee holds (Spark's Kafka sink: at least once).

@@ -93,8 +93,8 @@ class StoreMetrics:
 
         `OP-rate` is per second since the store was made, `OP-total` a count, `OP-latency-avg` and `OP-latency-max` are
         nanoseconds, as is `iterator-duration`; `record-e2e-latency` is milliseconds; `oldest-iterator-open-since-ms` is
-        milliseconds since the epoch, 0 if none is open. All are as in Kafka, where totals are missing, and
-        `put-header-bytes-total`, in bytes.
+        milliseconds since the epoch, 0 if none is open. Kafka has all of these but the totals, of which
+        `put-header-bytes-total` counts bytes.
         """
         elapsed_s = max(self.clock_ns() - self._started_ns, 1) / 1e9
         iterators, records = self._iterator_duration, self.record_latency

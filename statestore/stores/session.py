@@ -56,8 +56,8 @@ class FoundSessions(NamedTuple):
 class ReadOnlySessionStore(SegmentedReadableStore, Generic[K, A]):
     """Aggregates by key and session, which can only be read.
 
-    Sessions that end before the stream time less the retention are not shown. Entries come segment by segment, by the
-    end of the session; within one in the order of the serialized keys, then of end and start.
+    Sessions that end the retention or more before the stream time are not shown. Entries come segment by segment, by
+    the end of the session; within one in the order of the serialized keys, then of end and start.
     """
 
     _FORMS: ClassVar = {

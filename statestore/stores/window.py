@@ -41,8 +41,9 @@ _BACKWARD_FETCH = ReadForms("backward_fetch", _OF_KEY, _OF_KEYS)
 class ReadOnlyWindowStore(SegmentedReadableStore, Generic[K, V]):
     """Values by key and window, which can only be read.
 
-    Windows that start before the stream time less the retention are not shown. Entries come segment by segment: within
-    one, in the order of the serialized keys and then of time. With duplicates, in the order in which they were put.
+    Windows that start the retention or more before the stream time are not shown. Entries come segment by segment:
+    within one, in the order of the serialized keys and then of time. With duplicates, in the order in which they were
+    put.
     """
 
     _FORMS: ClassVar = {"fetch": _FETCH, "backward_fetch": _BACKWARD_FETCH}

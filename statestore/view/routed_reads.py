@@ -90,7 +90,7 @@ class RoutedReads(ReadableStore):
         return self._latest_ms if self._sharded.spec.kind.is_segmented else None
 
     def _ask(self, read: Read, key: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Read the shard of a key; if that may be another, further ones, until one has something, or all."""
+        """Read the shard that should have a key, then others that may: until one has a value, all for iterators."""
         sharded, name = self._sharded, read.__name__
         first, then = sharded.holding.order(self._require_key(key), sharded.numbers)
         store = self._in(first[0]) if first else self._nothing
@@ -99,7 +99,7 @@ class RoutedReads(ReadableStore):
         if not isinstance(found, StoreIterator):
             return found if found is not None else next((each for each in others if each is not None), None)
         if LAYOUTS[sharded.spec.kind].keeps_versions:
-            # At once: these are no scans, which would keep their shards open.
+            # Read at once: unlike scans, these do not keep their shards open.
             versions = [*found, *chain.from_iterable(others)]
             return self._iterate(each for each in versions)
         if not then:

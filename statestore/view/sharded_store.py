@@ -34,9 +34,9 @@ class Holding(NamedTuple):
     is_global: bool
     """Whether each of them holds all entries."""
     key_of: KeyOf | None
-    """Makes of a store's key what may be the record's, which chooses the shard; None if keys do not choose it."""
+    """Makes the record's key, which chooses the shard, of a store's key; None if keys do not choose shards."""
     is_known: bool
-    """Whether it certainly is the record's."""
+    """Whether `key_of` certainly gives the record's key."""
 
     @classmethod
     def of(cls, metadata: StateMetadata, spec: StoreSpec, key_of: KeyOf | None, *, trust_keys: bool) -> Holding:
@@ -201,7 +201,7 @@ class _BytesOfShard:
 
 
 class _VisibleBytes(_BytesOfShard):
-    """Those of windows or sessions in a shard, without what is too old there."""
+    """A store of windows or sessions in a shard, without what is too old there."""
 
     def __init__(self, shard: OpenShard, spec: StoreSpec) -> None:
         super().__init__(shard, spec.name)

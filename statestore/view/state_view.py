@@ -36,7 +36,7 @@ from statestore.view.sharded_store import Holding, ShardedStore
 from statestore.view.store_types import QueryableStoreType
 
 _COPIES: Final = "view-copies"
-"""Where in a `local_dir` the copies are: those of a query that has the same one are beside it, by the state's id."""
+"""The directory of copies in `local_dir`: a query with the same `local_dir` has its own copies beside it."""
 
 _not_closed: WeakSet[StateView] = WeakSet()
 
@@ -56,10 +56,10 @@ class StateView:
     are opened when they are asked for, in copies below `local_dir`, which stay there; None is a temporary directory. Of
     more than `max_open_shards` the one that was used longest ago is closed, but none that is being scanned.
 
-    A key is looked for in its shard. If that has nothing, further shards are asked where a store's keys may not be
-    those of records, unless `key_of` has, by store, a function that gets the record's key from the bytes of the
-    store's, or `trust_keys` says that they are the same. Raises LocationError, RecoveryError, StatePointersError, and
-    ValueError for illegal arguments.
+    A key is looked for in its shard, then in the others if the store's keys may not be those of records. That is known
+    by `key_of`, which has, by store, a function from the store's key to the record's, in bytes, or by `trust_keys`,
+    which says that they are the same. Raises LocationError, RecoveryError, StatePointersError, and ValueError for
+    illegal arguments.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class StateView:
         raise StatePointersError(
             str(location),
             problem=f"there is no head of state {metadata.state_id}, which says what is committed: the query publishes "
-            "one after each batch, or an older release runs it. Give the pointers that "
+            "one after each batch, unless an older release runs it. Give the pointers that "
             "`python -m statestore.spark pointers CHECKPOINT` prints",
         )
 

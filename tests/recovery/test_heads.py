@@ -229,7 +229,7 @@ def test_a_damaged_head_is_refused_in_words_and_published_over(location: Durable
         ("pointers", [CommitPointer(STATE, 1).to_json()], "not those of the shards"),
         ("pointers", [CommitPointer("other", 0).to_json()], "not those of the shards"),
         ("pointers", ["{"], "is not one of ours"),
-        ("changed", [0], r"it has no shards \(0,\)"),
+        ("changed", [0], r"it names changed shards \(0,\), and has 0 shards"),
     ],
 )
 def test_wrong_fields_are_refused(field: str, value: object, problem: str) -> None:

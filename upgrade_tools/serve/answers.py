@@ -1,4 +1,4 @@
-"""Answers about the state as a whole, its stores, batches and files."""
+"""What is in an answer, beside pages of entries and what deltas hold."""
 
 from __future__ import annotations
 

@@ -2,12 +2,14 @@
 
 stateless         filters and mappers
 deduplicating     drops duplicates, by records and in columns
-aggregating       aggregates without windows; aggregating_columns: in columns
+aggregating       aggregates without windows; aggregating_columns: in columns; regrouping: of grouped tables
 windows           aggregates by window of time and session, and when windows close
 suppressing       holds changes back in a suppression_buffer; suppressing_columns: in columns
 time_queue        keys in order of the time when they are due
 tables            tables of topics, filters and mappers of tables; table_views: how others read what a table holds
-joining           what all joins share; stream_table_joining, table_table_joining, stream_stream_joining: each of them
+joining           what all joins share; stream_table_joining, table_table_joining, stream_stream_joining,
+                  foreign_key_joining: each of them
+fixed_key         users' processors that may not change keys
 changes_out       how changes go on: one by one, or only the last of each key and batch; also in columns
 
 Imports `processor`, `stores` and below, and plain data of its package, such as `change`, `windows`, `header_policy`.

@@ -34,7 +34,7 @@ class StatelessStep(NamedTuple):
 class Stateless(Processor):
     """Runs a step record by record.
 
-    With serdes of the keys and values that it makes, these are what the serdes read of what they write.
+    With serdes for the keys and values that it makes, it forwards what these read of what they write.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ class StreamTableJoining(Planned[StreamTablePlan]):
 
 
 class BufferedStreamTableJoining(StreamTableJoining):
-    """Has records wait for a grace, and joins them in order of time. Records later than that are joined at once."""
+    """Has records wait for a grace, and joins them in order of time. Those that come after it are joined at once."""
 
     def init(self, context: ProcessorContext) -> None:
         """Open the buffer, too."""

@@ -35,11 +35,11 @@ class SuppressPlan:
     wait_ms: int
     """How long changes are held back."""
     is_final: bool
-    """Whether that counts from the end of the window, instead of from the first change of the key."""
+    """Whether `wait_ms` counts from the end of the window, not from the first change of the key."""
 
     @property
     def takes_columns(self) -> bool:
-        """Whether changes can be held back in columns: not if each may be one too many."""
+        """Whether changes can be held back in columns: not in a bounded buffer."""
         has_columns = None not in (self.buffer.key_serde.columns, self.buffer.value_serde.columns)
         return has_columns and self.config.record_bound is None and self.config.byte_bound is None
 

@@ -37,7 +37,7 @@ class _Changes(NamedTuple):
 
     keys: pa.BinaryArray
     held: pa.RecordBatch
-    """As BUFFERED."""
+    """Rows of BUFFERED."""
 
     def take(self, rows: Integers) -> _Changes:
         return _Changes(*(each.take(pa.array(rows)) for each in self))
@@ -51,11 +51,11 @@ class _Changes(NamedTuple):
 
 
 class _Waits:
-    """The waits of a batch: first those that it found, then those that it begins, in their order.
+    """The waits of a batch: first those that began before it, then its own, in the order of their first rows.
 
-    For each row, `codes` has its key as a number, `times_ms` until when its change would wait, `closed_ms` up to when
-    changes are due by then, and `of_keys_ms` the same for its key. `found` has what waited before the batch, and
-    `found_codes` the numbers of its keys.
+    Of each row, `codes` has the number of its key, and `times_ms` the time at which its change would be due. After the
+    row, all changes up to `closed_ms` are due, and those of its key up to `of_keys_ms`. `found` are the changes that
+    were held back before the batch, `found_codes` the numbers of their keys.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class _Waits:
         """When each is due; and the row that ends it, the number of rows if none does."""
         self.firsts, self.lasts = np.full((2, len(ends)), -1)
         """The first and the last row of each; -1 if it has none."""
-        self.lasts[of_rows] = np.arange(len(of_rows))  # of several for one place, the last one stays
+        self.lasts[of_rows] = np.arange(len(of_rows))  # of several rows of a wait, the last one stays
         self.firsts[of_rows[::-1]] = np.arange(len(of_rows))[::-1]
         self.is_found = np.arange(len(ends)) < len(found_ms)
         is_over = self.ends < len(codes)
@@ -94,7 +94,7 @@ class _Waits:
 
 
 class _Taken(NamedTuple):
-    """What goes on: by which row, from where in the queue, and what."""
+    """Changes that go on: the row that makes each due, its place in the queue, and the change."""
 
     rows: Integers
     places: pa.BinaryArray
@@ -105,7 +105,7 @@ class _Taken(NamedTuple):
         return _Taken(self.rows[start:stop], self.places.slice(start, count), self.changes.slice(start, count))
 
     def with_others(self, others: _Taken) -> _Taken:
-        """Return these and others, in the order in which they go on: of their rows, then of their places."""
+        """Return these and `others`, in the order of their rows, then of their places."""
         rows, places = np.concatenate([self.rows, others.rows]), pa.concat_arrays([self.places, others.places])
         order = pc.sort_indices(places).to_numpy()
         order = order[np.argsort(rows[order], kind="stable")]
@@ -120,7 +120,7 @@ class _Written(NamedTuple):
     """Puts and deletes, in order."""
 
     order: pa.Int64Array
-    """The place of each among the puts, and the deletes behind them."""
+    """Of each, its index in all puts, then all deletes."""
     keys: pa.BinaryArray
     records: RecordColumns
     """The record that each is made for."""
@@ -180,7 +180,7 @@ class SuppressingColumns(Suppressing, BatchProcessor):
         self._buffer.queue.put_many(of_begun.keys, of_begun.order.to_numpy() < len(begun), of_begun.records)
 
     def _changes(self, records: RecordColumns) -> _Changes:
-        """Return changes as the buffer would have them, without what it had before."""
+        """Return the changes as rows of BUFFERED, with `prior` and `due_ms` null."""
         values, origin, count = records.value.storage, records.origin, len(records)
         if origin is None:
             topic, partition, offset = (pa.repeat(each, count) for each in FROM_NOWHERE)
@@ -193,7 +193,7 @@ class SuppressingColumns(Suppressing, BatchProcessor):
         return _Changes(self._keys.serialize(records.key), pa.record_batch(typed, schema=BUFFERED))
 
     def _found(self, keys: pa.BinaryArray) -> tuple[Integers, _Changes]:
-        """Return which of the keys are held back, and their changes."""
+        """Return the indexes of keys that are held back, and their changes."""
         stored = self._buffer.store.get_many(keys).value
         places = np.flatnonzero(is_valid(stored))
         return places, _Changes(keys.take(pa.array(places)), decode_logged_columns(stored.drop_null()))

@@ -125,9 +125,7 @@ class CloudEvents(Application):
     """
 
     kind = "cloudevents"
-    _options = options(
-        STRING="source type subject dataschema content.type", LIST="topics carried", BOOLEAN="time required"
-    )
+    _options = options(STRING="source type subject dataschema content.type", LIST="topics", BOOLEAN="required")
     marks = (CONTENT_TYPE, *(CE_PREFIX + name for name in _REQUIRED))
     not_after: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("compression", "encryption", "slicing", "claim-check", "signing"),
@@ -203,7 +201,7 @@ class CloudEvents(Application):
         return (record,)
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns | None:
-        """Let records in if all are events in binary mode; None: they must be looked at one by one."""
+        """Let records in columns in if all of them are events in binary mode; None has them looked at one by one."""
         topics = () if records.topic is None else records.topic.unique().to_pylist()
         are_ours = self._topics is None or self._topics.issuperset(topics)
         return records if are_ours and _are_binary_events(records) else None
@@ -283,9 +281,6 @@ def _checked(attributes: dict[str, Any], data: Any = None) -> CloudEvent:
         raise CloudEventRefusedError(f"it lacks {', '.join(missing)}")
     if len(attributes) > _MOST_ATTRIBUTES:
         raise CloudEventRefusedError(f"it has more than {_MOST_ATTRIBUTES} attributes")
-    for name, value in attributes.items():
-        if isinstance(value, str) and len(value.encode(errors="surrogatepass")) > _LONGEST_ATTRIBUTE:
-            raise CloudEventRefusedError(f"attribute {name[:80]!r} has more than {_LONGEST_ATTRIBUTE} bytes")
     has_time = "time" in attributes
     try:
         event: CloudEvent = _library().event(attributes, data)
@@ -321,8 +316,10 @@ def _attribute_text(name: str, value: object) -> str:
 
 
 def _attribute(name: str, value: bytes | None) -> str:
+    if value is None or len(value) > _LONGEST_ATTRIBUTE:
+        raise CloudEventRefusedError(f"header {name[:80]!r} must be text of at most {_LONGEST_ATTRIBUTE} bytes")
     if (text := _text_of(value)) is None:
-        raise CloudEventRefusedError(f"header {name[:80]!r} is not text in UTF-8")
+        raise CloudEventRefusedError(f"header {name[:80]!r} is not UTF-8")
     return text
 
 

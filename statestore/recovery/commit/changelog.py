@@ -64,7 +64,7 @@ class Changelog(Protocol):
         """Note that `key` was set to `stored`; `timestamp_ms` is a version's own, None leaves it to value or record."""
 
     def read_from(self, store: ByteStore, context: RecordContext) -> WriteSet | None:
-        """Return `store` if it notes all that is put into it from its first write on; None: append every write."""
+        """Return `store` if its writes are this changelog's, deletes for the record in `context`; None: append each."""
         return None
 
     def extend(self, changes: RowChanges) -> None:
@@ -107,7 +107,7 @@ class LastWrites(Changelog):
     """A changelog that keeps the last write of each key, in the order of the writes.
 
     In formats with timestamps, a stored value holds all that its record needs. So the write set `written` of such a
-    store, if its keys are those of the changelog, is its changelog: one dict for both, where the store's layers ask it.
+    store, if its keys are those of the changelog, can be its changelog: one dict for both, once `read_from` is called.
     """
 
     def __init__(self, spec: StoreSpec, pending: PendingMemory | None = None, written: WriteSet | None = None) -> None:
@@ -120,7 +120,7 @@ class LastWrites(Changelog):
         self._is_written = False
 
     def read_from(self, store: ByteStore, context: RecordContext) -> WriteSet | None:
-        """Return `store` if it notes all that is put into it, for the record in `context`; None if it does not."""
+        """Return `store` if its writes are this changelog's, deletes for the record in `context`; None: append each."""
         written = self._written
         if written is None or store is not written or (self.writes and not self._is_written):
             return None

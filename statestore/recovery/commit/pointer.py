@@ -154,7 +154,7 @@ class CommitPointer:
         """Return the version from which on files are needed by this pointer or one of the last `retained_versions`.
 
         That includes pointers of attempts that lost. Each has the snapshots of the pointer that it was opened at, which
-        may be of such an attempt in turn: `beside` is for how many versions before the oldest one that may be so.
+        may be of a lost attempt too: up to `beside` versions before the oldest one.
         """
         known = [snapshot for snapshot in self.snapshots if snapshot.since < self.version - retained_versions - beside]
         return known[-2].version if len(known) > 1 else 0

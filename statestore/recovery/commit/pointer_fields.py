@@ -39,7 +39,7 @@ def check_entry(name: Any, value: Any) -> None:
 
 
 def processor_metadata_from_json(entries: Any) -> dict[str, int]:
-    """Return what json.loads made of a shard's metadata. Raises ValueError, or AttributeError if it is no mapping."""
+    """Return the metadata in a pointer's JSON. Raises ValueError, or AttributeError if it is no mapping."""
     found: dict[str, int] = dict(entries.items())
     if len(found) > MAX_NAMES:
         raise ValueError(f"{len(found)} names, a shard has room for {MAX_NAMES}")
@@ -62,7 +62,7 @@ RecordedPunctuations: TypeAlias = "Mapping[str, Sequence[RecordedPunctuation]]"
 
 
 def punctuations_from_json(fields: Any) -> dict[str, tuple[RecordedPunctuation, ...]]:
-    """Return what json.loads made of it. Raises ValueError, which names the node, or AttributeError."""
+    """Return the punctuations in a pointer's JSON. Raises ValueError, which names the node, or AttributeError."""
     found = {}
     for node, schedules in fields.items():
         try:
@@ -163,7 +163,7 @@ def earlier_to_json(earlier: Iterable[EarlierShards]) -> list[dict[str, Any]]:
 
 
 def earlier_from_json(recorded: Any) -> tuple[EarlierShards, ...]:
-    """Return what json.loads made of it. Raises ValueError, TypeError, KeyError or AttributeError if it is not that."""
+    """Return the earlier shards in a pointer's JSON. Raises ValueError, TypeError, KeyError or AttributeError."""
     if not isinstance(recorded, list) or len(recorded) > MAX_EARLIER:
         raise ValueError(f"not a list of at most {MAX_EARLIER} earlier numbers of shards")
     return tuple(_earlier_of(fields) for fields in recorded)

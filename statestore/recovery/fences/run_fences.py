@@ -166,7 +166,7 @@ def _fence_names(names: list[str]) -> list[FenceName]:
 
 
 def _is_shared(names: list[str], epoch: int, run: str) -> bool:
-    """Return whether another run took the same epoch and sorts before this one: deltas name only the epoch."""
+    """Return whether another run took the same epoch and sorts before this one, which then takes a higher epoch."""
     fences = _fence_names(names)
     return len(fences) > 1 and fences[-1] == FenceName(epoch, run) and fences[-2].epoch == epoch
 

@@ -112,7 +112,7 @@ class Head:
             if found != [(head.state_id, shard) for shard in range(len(pointers))]:
                 raise ValueError(f"its pointers are not those of the shards of state {head.state_id} in their order")
             if not {*head.changed} <= {*range(len(pointers))}:
-                raise ValueError(f"it has no shards {head.changed}")
+                raise ValueError(f"it names changed shards {head.changed}, and has {len(pointers)} shards")
         except (*MALFORMED, CommitPointerError) as cause:
             remedy = "Name the query's checkpoint instead; the query publishes another head with its next batch"
             raise RecoveryError(where, f"is not a readable head ({cause}). {remedy}") from cause
@@ -138,9 +138,9 @@ def newest_head(location: DurableLocation, state_id: str) -> Head | None:
 
 
 def newest_heads(states: Sequence[tuple[DurableLocation, str]]) -> list[Head] | None:
-    """Return the newest heads of one batch of a query's stages, given by location and id of the state; None if none is.
+    """Return the heads of the newest batch of which all stages have one; None if there is none.
 
-    Raises RecoveryError, LocationError.
+    `states` has the location and the id of each stage's state. Raises RecoveryError, LocationError.
     """
     for _ in range(_LOOKS):
         names = [head_names(location.names(HEADS_DIRECTORY)) for location, _ in states]

@@ -4,13 +4,13 @@ A batch has calls of some shards only; the others keep their pointers. So a run 
 it knew that for the batch before. Each call says from which pointer it went on: one that is not the known one shows
 that something was missed. Then nothing is published until each shard was called.
 
-Before its first batch a run knows the pointers of the head that is there if a call went on from a delta that the head's
-batch has written: nobody else has that, so the run's checkpoint has this batch. By number alone it may be another's,
-where two copies of a checkpoint run. Else Spark's checkpoint is asked, where that can be done: once, as it takes a job.
+Where a run does not know the batch before, as at its start, it takes the newest head's pointers if a call went on from
+a delta of the head's batch: then the run's checkpoint has this batch. The batch's number proves nothing, as two copies
+of a checkpoint may run. Otherwise Spark's checkpoint is asked, if it can be: that takes a job.
 
-A run takes an order, one above the highest, once its pointers prove that no later run has committed: the names of
-deltas say which run made them. Whoever publishes first in an order looks once more: of two runs that take one, at least
-one sees the other. A publisher may be made for one batch: it goes on from the head that its run has published.
+A run takes the order above the highest if no later run has committed, which epochs in the names of deltas tell. Then it
+lists heads once more: of two runs that take one order, at least one sees the other. A publisher may be made for one
+batch: it goes on from the head that its run has published.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from statestore.recovery.location.durable_location import DurableLocation
 
 _LOG = logging.getLogger(__name__)
 _KEPT = 2
-"""Heads of a run that stay: the last one, and the one before for who is reading it."""
+"""Heads of a run that stay: the last one, and the one before, which somebody may be reading."""
 
 
 class ShardCommit(NamedTuple):
@@ -65,7 +65,7 @@ class HeadPublisher:
     state_id: str
     shards: int
     began: Callable[[int], CommitPointer]
-    """Returns the pointer that a shard starts from, of which Spark has recorded nothing."""
+    """Returns the pointer that a shard starts from for which Spark has none."""
     _: KW_ONLY
     query: str
     run: str
@@ -109,7 +109,7 @@ class HeadPublisher:
             self._batch, self._known = head.batch, {pointer.shard: pointer for pointer in head.pointers}
 
     def _before(self, batch: int, calls: Iterable[ShardCommit]) -> dict[int, CommitPointer]:
-        """Return the pointers before a batch, as far as it is known here for the first time."""
+        """Return the pointers before a batch, from the newest head or from the checkpoint; none if neither tells."""
         if batch == 0:
             return {shard: self.began(shard) for shard in range(self.shards)}
         head = self._newest()
@@ -130,7 +130,7 @@ class HeadPublisher:
             return None
 
     def _after(self, known: Mapping[int, CommitPointer], calls: Iterable[ShardCommit]) -> dict[int, CommitPointer]:
-        """Return the pointers after these calls. Of a shard that has several, which one counts is not known."""
+        """Return the pointers after these calls, without shards whose calls committed different ones."""
         found: dict[int, dict[str, CommitPointer]] = {}
         is_continued = True
         for call in calls:
@@ -206,9 +206,9 @@ def _rivals(names: Iterable[HeadName], mine: HeadName) -> list[HeadName]:
 
 
 def _comes_after(head: Head, other: Head) -> bool:
-    """Return whether a run may publish a head over that of another run, which has committed nothing later.
+    """Return whether a head may replace that of another run: that run has committed nothing later.
 
-    Who entered a shard later has a higher epoch there, which is in the names of its deltas. Runs with the same epochs
+    The run that entered a shard later has a higher epoch there, in the names of its deltas. Runs with the same epochs
     in all shards stand on the same commits: then the later batch counts.
     """
     own, others = ([head_of(pointer) for pointer in each.pointers] for each in (head, other))

@@ -1,8 +1,8 @@
-"""Blobs of Azure Storage as durable files, by Azure's own client: with or without a hierarchical namespace (ADLS Gen2).
+"""Blobs of Azure Storage as durable files, with or without a hierarchical namespace (ADLS Gen2), by Azure's own client.
 
-pyarrow's client makes an empty blob before it writes the content, so that a reader could take it for the file.
-What the client raises becomes an OSError with `Azure Error CODE (HTTP status N)`, without the query of any URL: that is
-where a shared access signature stands.
+pyarrow's client makes an empty blob before it writes the content, and a reader could take that for the file.
+Errors become FileNotFoundError, or an OSError with `Azure Error CODE (HTTP status N)`. URLs in them lose their query,
+which may have a shared access signature.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def open_container(uri: str) -> tuple[ContainerClient, str]:
 
     Credentials are the URI's shared access signature, or AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN of the
     environment, or what azure-identity finds: a service principal, the workload's or the machine's identity. Raises
-    ValueError for a URI without an account, or with other options than `endpoint`.
+    ValueError for a URI without container or account, with a key, or with options but `endpoint` and a signature's.
     """
     parts = urlsplit(uri)
     container, _, host = parts.netloc.partition("@")
@@ -70,7 +70,7 @@ class AzureFiles(DurableFiles):
             found = blob.get_blob_properties()
 
         def read(offset: int, size: int) -> bytes:
-            # Every part is of the blob as it was when it was opened.
+            # Fails if the blob was replaced since it was opened.
             with _errors():
                 unchanged = {"etag": found.etag, "match_condition": MatchConditions.IfNotModified}
                 return bytes(blob.download_blob(offset, size, **unchanged).readall())
@@ -83,8 +83,8 @@ class AzureFiles(DurableFiles):
             with _errors():
                 blob.upload_blob(b"".join(content.chunks()), overwrite=True)
             return
-        # Nothing shows until the list is committed, and blocks without a list are dropped after a week. Each writer has
-        # names of its own: otherwise its blocks would take the place of another's.
+        # The blob shows once the list is committed; Azure drops blocks without a list after a week. Names of blocks are
+        # unique: writers of one blob would replace each other's.
         writer = uuid.uuid4().hex
         names: list[str] = []
         for block in _blocks(content):

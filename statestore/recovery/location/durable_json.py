@@ -45,9 +45,9 @@ def file_digest(path: Path) -> str:
 
 
 MAX_NOTE_BYTES: Final = 64 << 10
-"""Of small files about one process: fences, turns, marks of what is unfinished."""
+"""The longest file about one process: a fence, a turn, a mark of what is unfinished."""
 MAX_DOCUMENT_BYTES: Final = 16 << 20
-"""Of what grows with the state: its metadata, initial pointers, manifests. 100,000 deltas or files are that long."""
+"""The longest file that grows with the state: metadata, initial pointer, manifest. 100,000 deltas or files fill it."""
 _DIGEST: Final = "digest"
 
 

@@ -1,7 +1,7 @@
-"""The durable location: a directory of immutable files on any pyarrow filesystem.
+"""The durable location: a directory of files on a disk, in an object store or on HDFS.
 
-A file becomes visible whole or not at all, and is never changed afterwards. Names are relative, with `/`. Some come
-from files that anybody may have changed: a name that could lead out of the location raises LocationError.
+A file becomes visible whole or not at all. Names are relative, with `/`. Some come from files that anybody may have
+changed: a name that could lead out of the location raises LocationError.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class DurableLocation:
         return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}", query=""))
 
     def open_filesystem(self) -> tuple[Any, str]:
-        """Return the pyarrow filesystem, or Azure's ContainerClient, and the path of this location in it.
+        """Return the pyarrow filesystem, Azure's ContainerClient or a NativeHdfs, and the path of this location in it.
 
         Override it for what a URI can't say, such as a role to assume or a proxy. Called once in each process. Raises
         LocationError for a kind of URI that was never tested, before pyarrow is asked.
@@ -228,7 +228,7 @@ class DurableLocation:
             try:
                 filesystem, root = self.retrying.call(f"opening {self}", self.open_filesystem)
             except (OSError, pa.ArrowException, ValueError) as cause:
-                # pyarrow repeats a URI that it can't parse, with the secret in it: neither said nor chained.
+                # pyarrow repeats a URI that it can't parse, with its secret: hide that, and don't chain the error.
                 message = str(cause).replace(self.uri, str(self))
                 problem = f"is not a location that can be opened ({message}). {remedy(cause, self.retrying)}"
                 raise LocationError(str(self), problem) from (cause if message == str(cause) else None)

@@ -1,7 +1,7 @@
-"""HDFS without Hadoop on the machine: the client hdfs-native, as `RenamedFiles` uses a filesystem of pyarrow.
+"""HDFS without Hadoop on the machine: the client hdfs-native, with those methods of pyarrow that `RenamedFiles` calls.
 
-Its rename over a file that is there is one step of the name node. It reads Hadoop's settings below HADOOP_CONF_DIR or
-HADOOP_HOME, asks as HADOOP_USER_NAME, and takes a ticket of Kerberos where the cluster wants one.
+Its rename replaces a file in one step of the name node. It reads Hadoop's settings below HADOOP_CONF_DIR or
+HADOOP_HOME, is the user HADOOP_USER_NAME, and takes a Kerberos ticket where the cluster wants one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from statestore.recovery.location.durable_files import OpenFile
 
-_FEW_ATTEMPTS: Final = {"dfs.client.failover.max.attempts": "3"}  # of 15, which take minutes: `Retrying` asks again
+_FEW_ATTEMPTS: Final = {"dfs.client.failover.max.attempts": "3"}  # the default, 15, takes minutes
 _NS_PER_MS: Final = 1_000_000
 _REMOTE: Final = re.compile(r'RPCError\("(?:[\w$]+\.)*([\w$]+)", "(.*?)(?:\\n|"\)$)')
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
@@ -39,7 +39,7 @@ def open_hdfs(uri: str) -> tuple[NativeHdfs, str]:
     parts = urlsplit(uri)
     settings = _FEW_ATTEMPTS | dict(parse_qsl(parts.query))
     if "user" in settings or "@" in parts.netloc:
-        raise ValueError("hdfs-native asks as HADOOP_USER_NAME of the environment: set that in place of `user`")
+        raise ValueError("hdfs-native takes no option `user`: set HADOOP_USER_NAME in the environment instead")
     ticket, replication = settings.pop("kerb_ticket", None), settings.pop("replication", None)
     try:
         client = Client(f"hdfs://{parts.netloc}" if parts.netloc else None, settings, kerberos_cache=ticket)
@@ -104,7 +104,7 @@ class NativeHdfs:
 
 
 class _Output:
-    """A file that is written; what was written is there when it is left."""
+    """A file being written, complete when the `with` ends."""
 
     def __init__(self, file: FileWriter) -> None:
         self._file = file
@@ -118,7 +118,7 @@ class _Output:
 
     def write(self, chunk: bytes | pa.Buffer) -> None:
         with _errors():
-            self._file.write(memoryview(chunk).cast("B"))  # pyarrow's bytes have signs
+            self._file.write(memoryview(chunk).cast("B"))  # pyarrow's buffers have signed bytes
 
     def flush(self) -> None:
         """Do nothing: each write is sent at once."""

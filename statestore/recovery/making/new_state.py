@@ -53,7 +53,7 @@ CHECKING: Final = "checking"
 OnEntries: TypeAlias = Callable[[str, int], None]
 """Gets the phase, CHECKING or one of the source's own, and how many more entries were done in it."""
 EntryProof: TypeAlias = Callable[[StoreSpec, int, list[LogicalWrite]], None]
-"""Raises unless some entries of a store belong to the shard in which they are."""
+"""Raises unless these entries of a store belong to the shard in which they are."""
 
 
 class _Unfinished(NamedTuple):

@@ -249,9 +249,9 @@ def agree_on_metadata(
 ) -> StateMetadata:
     """Return the metadata to run with: `asked`, recorded, at the first start, else what is recorded.
 
-    The first start on a state that a tool made takes its identity, shards and stores, and records the rest. Newer
-    formats of stores are recorded anew, keys of a node's stores that were not, and with `accept_topology_change` new
-    nodes and added stores; stores that are gone are dropped if it names them. Of starts at the same time one records.
+    The first start on a state that a tool made takes its identity, shards and stores, and records the rest. A later one
+    records newer formats of stores, and keys of a node's stores if they are missing. `accept_topology_change` allows
+    new nodes and stores, and drops the stores that it names. Of starts at the same time one records.
     Raises LocationNotWritableError, LocationBusyError, StateUnfinishedError, ShardCountChangedError, StoreFormatError,
     TopologyChangedError.
     """

@@ -103,9 +103,9 @@ def find_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, 
 
 
 def _count_beside(entries: Iterable[DurableEntry], version: int) -> int:
-    """Return for how many versions before `version` attempts that lost may have built on each other.
+    """Return for how many versions before `version` lost attempts may have built on each other.
 
-    It has a limit, as garbage must also go where every version has several attempts.
+    0 if it is _MOST_BESIDE or more: garbage must also go where every version has several attempts.
     """
     deltas = Counter(made.version for entry in entries if (made := parse_delta_name(entry.name)) is not None)
     alone = (count for count in range(_MOST_BESIDE) if deltas[version - 1 - count] <= 1)

@@ -68,8 +68,8 @@ def write_initial_state(
 
     Args:
         rows: columns as a read of a store has them: key and value (binary), timestamp_ms, headers, start_ms and end_ms
-            as far as the stores have them; with several stores, `store` names a row's store. `shard` and `version` are
-            ignored.
+            as far as the stores have them; with several stores, `store` names a row's store. `version` is ignored, and
+            `shard` unless `shard_by` is "partition".
         location: path or URI of an empty location.
         stores: builders, as the topology has them, or specs. If a builder is `with_expiry_header` and its format has
             headers, its entries expire by that header.

@@ -50,9 +50,9 @@ class Writer:
         return MarkerKey(self.query, self.name, partition)
 
     def transactional_id(self, partition: int | None) -> str:
-        """Return the id that all attempts at a partition share, None for the writer's runs: the latest fences others.
+        """Return the id of all attempts at a partition, or of all runs of the writer (None): the latest fences others.
 
-        Writers and partitions have different ids whatever their names: quoted, these have no `/`.
+        Names are quoted, so have no `/`, and ids of writers and partitions differ.
         """
         parts = (quote(self.query, safe=""), quote(self.name, safe=""), "run" if partition is None else str(partition))
         return "/".join([self.prefix, *parts])
@@ -135,7 +135,7 @@ class PartitionRows:
     _sum: int = field(default=0, repr=False)
 
     def add(self, rows: pa.RecordBatch, *, with_digest: bool) -> None:
-        """Count rows; either all of them go into the digest or none."""
+        """Count rows. `with_digest` must be the same for all of a partition."""
         self.records += rows.num_rows
         if with_digest:
             for row in _bytes_of(rows.to_struct_array()).to_pylist():
@@ -232,7 +232,7 @@ def look_at_partition(plan: BatchPlan, partition: int, parts: Iterator[pa.Record
 
 @dataclass(frozen=True)
 class SayEnd:
-    """Puts rows into blobs, unless they are, and two marks of their end behind them. Runs as a mapInArrow function.
+    """Puts rows into blobs, if they are not in blobs yet, and adds two marks of the end. Runs as a mapInArrow function.
 
     Spark collects up to `max_rows` rows before it hands them on, whatever their size, so after some MB rows of nulls
     fill that up; 0 or less is no bound.

@@ -85,7 +85,7 @@ class RetainingLayer(ByteStoreLayer):
 
 
 class ChangeLoggingLayer(ByteStoreLayer):
-    """Appends each write to `changelog` after it was made, deletes of absent keys too, unless that reads `inner`.
+    """Logs each write after it was made, deletes of absent keys too, unless `changelog` reads `inner` itself.
 
     Keys of windows and sessions are logged without the segment that they stand in.
     """
