@@ -30,6 +30,8 @@ class FailingRecords:
         self._failures = failures
         self._context = context
         self._interceptors = interceptors
+        self._ending: Exception | None = None
+        """What ends the task by an earlier decision: a processor that it comes through did not fail."""
 
     def current(self) -> SourceFields | None:
         """Return the input record that is being processed, as it came if that is at hand; None if there is none."""
@@ -45,6 +47,7 @@ class FailingRecords:
         source = self._interceptors().ingest.original(*record[:3]) or record
         is_users = error.node not in self._interceptors().names
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        is_users = is_users and cause is not self._ending
         if not is_users or not self._goes_on(FailureStage.PROCESSING, error.node, cause, source):
             raise error
 
@@ -68,7 +71,8 @@ class FailingRecords:
         if not self._goes_on(FailureStage.PRODUCTION, node.name, cause, source, time_ms):
             what = f"a record whose key is {shape_of(record.key)} and whose value is {shape_of(record.value)}"
             facts = {} if source is None else record_facts(*source)
-            raise SerializationError(f"sink {node.name!r} can't write {what}: {cause}", **facts) from cause
+            self._ending = SerializationError(f"sink {node.name!r} can't write {what}: {cause}", **facts)
+            raise self._ending from cause
 
     def refused(self, source: SourceFields | None, interceptor: str, error: Refusal) -> None:
         """Take care of a record that an interceptor refuses, or raise the refusal."""
@@ -78,6 +82,7 @@ class FailingRecords:
         if not self._goes_on(stage, interceptor, error, source, self._context.timestamp_ms):
             if source is not None and isinstance(error, RecordRefusedError):
                 error.name_record(**record_facts(*source))
+            self._ending = error
             raise error
 
     def _goes_on(

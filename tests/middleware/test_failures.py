@@ -58,6 +58,12 @@ STAGES: dict[str, tuple[bytes, str, dict[str, Any]]] = {
     "failed": (b'"boom"', "TASK_PUT", {"processing": "dead_letter"}),
     "unwritable": (b'"unwritable"', "KAFKA_PRODUCE", {"production": "dead_letter"}),
 }
+FIELDS = {
+    "refused": "refusal",
+    "unreadable": "deserialization",
+    "failed": "processing",
+    "unwritable": "production",
+}
 CLASSES = {
     "refused": ("guard", "tests.support.interceptors.ForbiddenError", "a bad value"),
     "unreadable": ("in", "statestore.errors.DeserializationError", "json"),
@@ -110,14 +116,18 @@ def test_each_failure_ends_the_query_unless_it_was_told_to_go_on(how: str) -> No
             raw.pipe_input("k", value)
         if how == "unwritable":
             assert isinstance(caught.value.__cause__, SerializationError)
-    going_on = {name: "continue" for name in ("processing", "production", "refusal")}
+    going_on: dict[str, Any] = dict.fromkeys(FIELDS.values(), "continue")
     with TopologyTestDriver(
-        chain(handle, value_serde=JSON),
-        interceptors=interceptors,
-        failures=FailureHandling(deserialization="continue", **going_on),
+        chain(handle, value_serde=JSON), interceptors=interceptors, failures=FailureHandling(**going_on)
     ) as driver:
         input_of(driver, value_serde=Serdes.bytes()).pipe_value_list([value, b'"after"'])
         assert outputs_of_text(driver) == ["after"]
+    others = FailureHandling(**{**going_on, FIELDS[how]: "fail"})
+    with (
+        TopologyTestDriver(chain(handle, value_serde=JSON), interceptors=interceptors, failures=others) as driver,
+        pytest.raises(raised[how]),
+    ):
+        input_of(driver, value_serde=Serdes.bytes()).pipe_input("k", value)
 
 
 def test_a_handler_may_be_a_function_of_the_record() -> None:
@@ -167,6 +177,12 @@ def test_what_goes_out_and_is_refused_becomes_a_dead_letter_of_the_input_record(
         (letter,) = letters_of(driver)
         assert (letter.value, said(letter)["offset"], said(letter)["class.name"]) == (b"good", "0", "guard")
         assert outputs_of_text(driver) == ["good"]
+    goes_on = FailureHandling(processing="continue")
+    with (
+        TopologyTestDriver(chain(worsen), interceptors=[Refusing("guard")], failures=goes_on) as driver,
+        pytest.raises(ProcessorError, match="ForbiddenError"),
+    ):
+        input_of(driver).pipe_input("k", "good")
 
 
 class RefusingColumns(Refusing):
