@@ -88,13 +88,14 @@ class KeyGroups:
         """
         numbers = np.asarray(amounts)
         if not np.issubdtype(numbers.dtype, np.integer):
-            raise TypeError(f"amounts must be whole numbers, got {getattr(amounts, 'type', numbers.dtype)}")
+            found = getattr(amounts, "type", numbers.dtype)
+            raise TypeError(f"amounts must be whole numbers, and none of them null, got {found}")
         order, starts = self._order
         sums = np.cumsum(numbers[order], dtype=np.int64)
         before = np.append(np.int64(0), sums)[starts]
-        found = np.empty(len(order), np.int64)
-        found[order] = sums - np.repeat(before, self.counts)
-        return found
+        running = np.empty(len(order), np.int64)
+        running[order] = sums - np.repeat(before, self.counts)
+        return running
 
     def running(self, combine: np.ufunc, values: Column, before: Column, is_before: Flags) -> Column:
         """Return for each row its key's `before` and its values up to that row, combined in order.

@@ -52,5 +52,6 @@ def test_keys_that_arrow_does_not_sort_are_in_the_order_of_rows() -> None:
 def test_only_whole_numbers_are_summed() -> None:
     groups = KeyGroups(pa.array([b"k", b"k"]))
     assert groups.running_sum(pa.array([1, 2], pa.int8())).tolist() == [1, 3]
-    with pytest.raises(TypeError, match="whole numbers, got double"):
-        groups.running_sum(pa.array([0.1, 0.2]))
+    for amounts, words in ([0.1, 0.2], "got double"), ([1, None], "none of them null, got int64"):
+        with pytest.raises(TypeError, match=words):
+            groups.running_sum(pa.array(amounts))
