@@ -233,7 +233,7 @@ class ConnectHeaders:
         if value is not None:
             with header_in_errors(key):
                 value = Instant.of(value)
-                logical_types.ORDINALS[schema.name][0](value)  # raises if it is no such date or time
+                logical_types.ORDINALS[schema.name][0](value)  # raises if it is not such a date or time
         return self._append(ConnectHeader(_text(key), value, schema))
 
     def _keep(self, headers: list[ConnectHeader]) -> ConnectHeaders:

@@ -199,7 +199,7 @@ class CloudEventRefusedError(RecordRefusedError):
     """A record that should be a CloudEvent is not one."""
 
     problem: str = field(kw_only=False)
-    message: str = text("the record is no CloudEvent: {problem}")
+    message: str = text("the record is not a CloudEvent: {problem}")
 
 
 class HeaderLimitError(RecordRefusedError):

@@ -85,7 +85,7 @@ class Headers:
     def __init__(self, pairs: Iterable[tuple[str, bytes | None]] = ()) -> None:
         """Make headers of these keys and values, in this order; of other Headers a copy, which can be changed.
 
-        Raises what `Header` raises, and TypeError for what are no pairs. Other Headers are not parsed.
+        Raises what `Header` raises, and TypeError for anything but pairs. Other Headers are not parsed.
         """
         if isinstance(pairs, Headers):
             self._take(pairs)

@@ -151,7 +151,7 @@ class ConsumerRecord(Generic[K, V]):
         _require_natural("partition", partition, INT32_MAX)
         _require_natural("offset", offset, INT64_MAX)
         if headers is None:
-            raise TypeError("headers must not be None; () are none")
+            raise TypeError("headers must not be None: give () for none")
         _set(self, topic=topic, partition=partition, offset=offset, key=key, value=value, headers=Headers(headers))
         _set(self, timestamp_ms=timestamp_ms, timestamp_type=timestamp_type)
 

@@ -169,6 +169,6 @@ def _configured(given: Mapping[str, Any]) -> Chain:
     for name in parse_type(INTERCEPTORS, properties.get(INTERCEPTORS), ConfigType.LIST) or ():
         found = parse_type(INTERCEPTORS, name, ConfigType.CLASS)
         if not isinstance(found, type) or not issubclass(found, Interceptor):
-            raise ConfigException(f"{name} is no subclass of Interceptor", name=INTERCEPTORS, value=name)
+            raise ConfigException(f"{name} is not a subclass of Interceptor", name=INTERCEPTORS, value=name)
         made.append(found.from_config({key: str(value) for key, value in properties.items()}))
     return Chain(made)

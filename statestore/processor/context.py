@@ -228,7 +228,8 @@ class ProcessorContext(ShardClock):
         topic, partition and offset stay those of the input record. Of a record of unknown time (-1), a copy with the
         current timestamp is forwarded. Kafka has no such record.
 
-        Raises TopologyError if there is no such child, and in `init` and `close`, which belong to no record.
+        Raises TopologyError if there is no such child, and in `init` and `close`, which belong to no record; TypeError
+        for anything but a Record.
         """
         if record.__class__ is not Record and not isinstance(record, Record):
             raise TypeError(f"node {self.node!r} can only forward a Record, not {shape_of(record)}")

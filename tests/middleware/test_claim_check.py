@@ -79,9 +79,9 @@ def test_a_record_is_not_emitted_unless_its_value_was_written(tmp_path: Path) ->
         ("objects/" + HASH, "another path"),
         ("s3://bucket/" + PATH, "another path"),
         (PATH + "/..", "another path"),
-        ("", "no claim"),
-        ("a b", "no claim"),
-        ("x" * 2000, "no claim"),
+        ("", "not a claim"),
+        ("a b", "not a claim"),
+        ("x" * 2000, "not a claim"),
     ],
 )
 def test_no_path_but_that_of_the_hash_is_followed(check: ClaimCheck, path: str, problem: str) -> None:
@@ -103,7 +103,7 @@ def test_no_path_but_that_of_the_hash_is_followed(check: ClaimCheck, path: str, 
     ],
 )
 def test_malformed_claims_are_refused(check: ClaimCheck, claim: bytes) -> None:
-    with pytest.raises(ClaimError, match="is no claim of version 1"):
+    with pytest.raises(ClaimError, match="is not a claim of version 1"):
         claimed(check, claim)
 
 
@@ -178,7 +178,7 @@ def test_a_claim_that_goes_on_untouched_has_its_object_written_anew(check: Claim
 def test_a_claim_that_nobody_could_follow_does_not_go_on(check: ClaimCheck, tmp_path: Path) -> None:
     with pytest.raises(ClaimMissingError):
         emitted(check, b"", [(CLAIM_CHECK_HEADER, CLAIM)])
-    with pytest.raises(ClaimError, match="no claim"):
+    with pytest.raises(ClaimError, match="not a claim"):
         emitted(check, b"", [(CLAIM_CHECK_HEADER, b"anything")])
     (tmp_path / PATH).parent.mkdir(parents=True)
     (tmp_path / PATH).write_bytes(VALUE[:-1])
@@ -238,7 +238,7 @@ def test_old_objects_are_deleted_and_nothing_else(check: ClaimCheck, tmp_path: P
             os.utime(path, (1000, 1000))
     assert delete_objects(tmp_path, 999_000, live=()) == 0
     assert delete_objects(tmp_path, 2_000_000, live=[CLAIM]) == 0
-    with pytest.raises(ClaimError, match="no claim"):
+    with pytest.raises(ClaimError, match="not a claim"):
         delete_objects(tmp_path, 2_000_000, live=[b"anything"])
     assert delete_objects(tmp_path, 2_000_000, live=()) == 1
     assert not (tmp_path / PATH).exists()

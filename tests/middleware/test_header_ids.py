@@ -156,7 +156,7 @@ def test_b1_a_file_that_is_too_large_or_no_text_is_refused(tmp_path: Path) -> No
     with pytest.raises(FormatError, match="is larger than"):
         HeaderRegistry.load(tmp_path / "large")
     (tmp_path / "binary").write_bytes(b"\xff")
-    with pytest.raises(FormatError, match="no text of UTF-8"):
+    with pytest.raises(FormatError, match="not text in UTF-8"):
         HeaderRegistry.load(tmp_path / "binary")
 
 

@@ -217,7 +217,7 @@ class Emission:
 
 
 def _logged_headers(state: State, spec: StoreSpec) -> bytes:
-    """Return the headers of records in a store's changelog that are no value's: those of a suppressed table's."""
+    """Return the headers of records in a store's changelog that belong to no value: a suppressed table's."""
     nodes = state.metadata.topology if isinstance(state, LocationState) else ()
     keys = (node.get(ENTRY_KEYS, {}).get(f"{spec.name}{TIMES_SUFFIX}", "") for node in nodes)
     return LOGGED_HEADERS if any(each.startswith(TIMER_KEYS) for each in keys) else b""

@@ -93,7 +93,7 @@ class Comparison:
     """Compares the stores of two states that have the same name.
 
     Raises UnknownKindError if only one store's format has headers or timestamps and they are not ignored, and
-    StoreFormatError for stores of different kinds.
+    StoreFormatError for stores of different kinds, or with windows of different sizes.
     """
 
     def __init__(self, first: State, second: State, ignored: Ignored, on_entries: OnEntries) -> None:

@@ -43,7 +43,7 @@ class HeaderCondition(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """Conditions that an entry must meet; None and () are none. Times are milliseconds since the epoch, inclusive.
+    """Conditions that an entry must meet; None and () set none. Times are milliseconds since the epoch, inclusive.
 
     The time of an entry is the start of its window, the end of its session, the time from which its version is valid,
     or in a key-value store the timestamp of its value.

@@ -49,7 +49,10 @@ def accessible(path: str) -> Iterator[None]:
 
 
 def refuse_if_in_use(lock: Path, where: Path) -> None:
-    """Raise DirectoryInUseError if another process has the POSIX lock on a file, which may be missing."""
+    """Raise DirectoryInUseError if another process has the POSIX lock on a file, which may be missing.
+
+    Raises DirectoryNotAccessibleError, too.
+    """
     try:
         descriptor = os.open(lock, os.O_RDONLY)
     except FileNotFoundError:

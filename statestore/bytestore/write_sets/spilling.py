@@ -163,7 +163,7 @@ class SpillSpace:
 
 
 _DELETE: Final = b""  # on disk, the value of a deleted key
-_PUT: Final = b"\x01"  # on disk, the prefix of a value: an empty value is no delete
+_PUT: Final = b"\x01"  # on disk, the prefix of a value: an empty value is not a delete
 _WRITE_BYTES: Final = 1 << 20  # how much is written at once: RocksDB's write batch holds a copy
 _WRITE_ROWS: Final = 4_096  # how many changes are taken over at once, as a dict
 

@@ -3,8 +3,8 @@
     header := {"schema": schema, "payload": value}      schemas.enable=true
             | value                                     schemas.enable=false, or schema.content
 
-Bytes are written as Kafka's `JsonConverter` writes them, and read as it reads them. What it reads into 0, false or null
-because it is of the wrong type, or cuts to fit, is an error in strict mode, and so is what would not be read as it was.
+Bytes are written as Kafka's `JsonConverter` writes them, and read as it reads them. Strict mode refuses what Kafka
+reads as 0, false or null because of a wrong type, or cuts to fit, and what would not be read back as it was.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ class PayloadReader:
             found = value.quantize(Decimal((0, (1,), -scale)), context=_EXACT)
             if found == value:
                 return found
-        raise DataException(f"{shape_of(value)} is no decimal of scale {scale}")
+        raise DataException(f"{shape_of(value)} is not a decimal of scale {scale}")
 
     def _instant(self, schema: Schema, node: Any) -> Instant:
         is_long = schema.name == LogicalName.TIMESTAMP

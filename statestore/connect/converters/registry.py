@@ -45,7 +45,7 @@ def header_converter(
     chosen = _CHOICE.parse(given, warn=False)[HEADER_CONVERTER]
     converter = chosen() if isinstance(chosen, type) and issubclass(chosen, HeaderConverter) else chosen
     if not isinstance(converter, HeaderConverter):
-        raise invalid(given.full_name(HEADER_CONVERTER), given[HEADER_CONVERTER], "it is no HeaderConverter")
+        raise invalid(given.full_name(HEADER_CONVERTER), given[HEADER_CONVERTER], "it is not a HeaderConverter")
     own = given.below(f"{HEADER_CONVERTER}.")
     if MODE not in own and any(known.name == MODE for known in converter.config().properties):
         own = Properties({**own, MODE: mode}, own.prefix)

@@ -154,7 +154,7 @@ def _digits(value: Decimal) -> tuple[str, int]:
 
 
 def decimal_text(value: Decimal) -> str:
-    """Return the text of a decimal as Java writes it, with its scale. Raises DataException if it is not a number."""
+    """Return the text of a decimal as Java writes it, with its scale. Raises DataException if it is not finite."""
     if not value.is_finite():
-        raise DataException(f"{shape_of(value)} is no decimal")
+        raise DataException(f"{shape_of(value)} is not a finite decimal")
     return str(value.copy_abs() if value.is_zero() else value)

@@ -55,7 +55,7 @@ def encode_session_key(key: bytes, start_ms: int, end_ms: int) -> bytes:
 
 
 def split_session_key(data: bytes) -> tuple[bytes, int, int]:
-    """Return key, start and end in ms. Raises TruncatedError, and FormatError if they are no session's."""
+    """Return key, start and end in ms. Raises TruncatedError, and FormatError if they are not a session's."""
     size = len(data) - SESSION_SUFFIX_SIZE
     if size < 0:
         raise TruncatedError("session key", wanted=SESSION_SUFFIX_SIZE, got=len(data))

@@ -1,7 +1,7 @@
 """Headers found, added and removed in a column, of lists as Spark has them or of header bytes, without an object a row.
 
 A null row counts as one without headers, and stays null where nothing is added to lists. All raise TypeError for a
-column of another type, and those of header bytes FormatError naming the row whose bytes are no headers. They do to
+column of another type, and those of header bytes FormatError naming the row whose bytes are not headers. They do to
 every row what Headers does to one.
 """
 

@@ -121,7 +121,7 @@ class CloudEvents(Application):
         extensions: other attributes by name, of small letters and digits.
         carried: names of extensions that stay if a record has them, as of the event that it was made of.
         topics: topics whose records are events, None = all; those of others are left alone, both ways.
-        required: whether what comes and is no event is refused; else it passes.
+        required: whether what comes and is not an event is refused; else it passes.
     """
 
     kind = "cloudevents"

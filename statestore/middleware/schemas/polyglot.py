@@ -198,7 +198,7 @@ def _codec_of(content_type: ContentType, chosen: Format) -> str | None:
     if charset is None or not chosen.is_text or charset.lower() == "utf-8":
         return None
     if (codec := _CODECS.get(charset.lower())) is None:
-        raise DeserializationError(f"its charset is none of {', '.join(_CODECS)}")
+        raise DeserializationError(f"its charset must be one of {', '.join(_CODECS)}")
     return codec
 
 
@@ -281,7 +281,7 @@ class _Csv:
                 made[name] = _CSV_TYPES[kind][0](text)
             except ValueError:
                 # The cause quotes the text.
-                raise DeserializationError(f"column {name!r} is no {kind.__name__}") from None
+                raise DeserializationError(f"column {name!r} must be {kind.__name__}") from None
         return made
 
 

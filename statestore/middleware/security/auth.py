@@ -74,7 +74,7 @@ class TokenKey(Key):
         try:
             prepared: Any = algorithm.prepare_key(self._material)
         except Exception as cause:  # whatever cryptography raises
-            raise ValueError(f"{problem} is no key of this algorithm ({type(cause).__name__})") from None
+            raise ValueError(f"{problem} is not a key of this algorithm ({type(cause).__name__})") from None
         least, found = _RSA_BITS_MIN, _bits(prepared)
         if self.algorithm.startswith("HS"):
             least, found = int(self.algorithm[2:]), len(self._material) * 8
@@ -356,7 +356,7 @@ def _time_ms(claims: Mapping[str, Any], name: str) -> int | None:
     if (seconds := claims.get(name)) is None:
         return None
     if type(seconds) not in (int, float) or not math.isfinite(seconds) or not 0 <= seconds <= _TIME_MAX:
-        raise TokenRefusedError(reason=f"its claim {name!r} is no time")
+        raise TokenRefusedError(reason=f"its claim {name!r} is not a time")
     return int(seconds * 1000)
 
 

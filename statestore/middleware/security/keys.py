@@ -38,7 +38,7 @@ class Key:
     """A key. Its bytes are never shown. Keys of the same class and bytes are equal."""
 
     def __init__(self, material: bytes) -> None:
-        """Take the bytes of the key. Raises TypeError for anything else, ValueError for bytes that are no such key."""
+        """Take the bytes of the key. Raises TypeError for anything else, ValueError for bytes that are not a key."""
         if not isinstance(material, bytes):
             raise TypeError(f"{type(self).__name__} is made of bytes, not of {type(material).__name__}")
         self._material: Final = material
@@ -98,7 +98,7 @@ class _Ed25519Key(SignatureKey):
     algorithm = 2
 
     def __init__(self, key: bytes) -> None:
-        """Take the key. Raises ValueError for bytes that are no such key, TypeError for anything else."""
+        """Take the key. Raises ValueError for bytes that are not such a key, TypeError for anything else."""
         super().__init__(_raw_key(key, private=self.signs))
         _ = self._verifier
 
@@ -193,7 +193,7 @@ class Keyring(Mapping[str, Key]):
                     f"a key id is 1 to {KEY_ID_BYTES_MAX} bytes of printable text, not {str(key_id)[:80]!r}"
                 )
             if not isinstance(key, Key):
-                raise TypeError(f"key {key_id!r} of a keyring is no Key, but {type(key).__name__}")
+                raise TypeError(f"key {key_id!r} of a keyring must be a Key, not {type(key).__name__}")
         if active is not None and active not in keys:
             raise ValueError(f"the active key {active!r} is not in the keyring, which has {sorted(keys)}")
         self._keys: Final = dict(keys)
@@ -257,7 +257,7 @@ class KeySource:
             raise KeyUnusableError(purpose=self.purpose, problem="the keyring has no active key: say which one is")
         key = ring[ring.active]
         if not isinstance(key, kind):
-            problem = f"the active key {ring.active!r} is no {kind.__name__}, but {type(key).__name__}"
+            problem = f"the active key {ring.active!r} must be of class {kind.__name__}, not {type(key).__name__}"
             raise KeyUnusableError(purpose=self.purpose, problem=problem)
         return ring.active, key
 
@@ -314,4 +314,4 @@ def _raw_key(key: bytes, *, private: bool) -> bytes:
         return found.private_bytes_raw()
     if not private and isinstance(found, ed25519.Ed25519PublicKey):
         return found.public_bytes_raw()
-    raise ValueError(f"the PEM is no {what} key of Ed25519, but {type(found).__name__}")
+    raise ValueError(f"the PEM must be of a {what} key of Ed25519, not {type(found).__name__}")

@@ -51,7 +51,7 @@ class _Claim(NamedTuple):
     def of(cls, header: bytes) -> _Claim:
         """Raise ClaimError if the claim is malformed, or its path is not that of its hash."""
         if (found := _CLAIM.fullmatch(header)) is None:
-            raise ClaimError(f"its header {CLAIM_CHECK_HEADER} is no claim of version 1")
+            raise ClaimError(f"its header {CLAIM_CHECK_HEADER} is not a claim of version 1")
         claim = cls(int(found[1]), found[2].decode())
         if claim.path != found[3].decode():
             raise ClaimError(f"its claim names another path than that of its hash, {claim.path}: it is not followed")
@@ -62,7 +62,7 @@ class ClaimCheck(Application):
     """Checks large values in at a location on their way out, and fetches them on their way in.
 
     Fetched values are not larger than `max_bytes`, and have the hash that the claim says. A location that can't be
-    reached ends the query with its LocationError, as it is no fault of a record.
+    reached ends the query with its LocationError, as no record is at fault.
     """
 
     kind = "claim-check"

@@ -164,7 +164,7 @@ class HeaderRegistry(HeaderIds):
         try:
             return cls.from_json(content.decode())
         except UnicodeDecodeError as cause:
-            raise FormatError("header registry", f"{path} is no text of UTF-8 ({cause})") from cause
+            raise FormatError("header registry", f"{path} is not text in UTF-8 ({cause})") from cause
 
     def dump(self, path: str | os.PathLike[str]) -> None:
         """Write the registry to a file of JSON. Raises OSError."""

@@ -60,7 +60,7 @@ class AvroConverter(HeaderConverter):
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Read its properties.
 
-        Raises ConfigException, also without fastavro, and DataException if `schema.content` is no Avro schema.
+        Raises ConfigException, also without fastavro, and DataException if `schema.content` is not an Avro schema.
         """
         super().configure(properties)
         library()

@@ -106,7 +106,7 @@ def link_traces(headers: Headers, *others: Headers) -> Headers:
     """Note the traces of `others`, and those that they note, in `headers`; return these.
 
     For what comes from several records: the result of an aggregate or a join continues the trace in its headers, and
-    the span of its emission links to the others. The last MAX_LINKS are kept. What is no trace is left out. Raises
+    the span of its emission links to the others. The last MAX_LINKS are kept. What is not a trace is left out. Raises
     HeadersFrozenError for headers that are read-only, and FormatError for those that can't be read.
     """
     found = read_links(headers)
