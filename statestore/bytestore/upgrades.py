@@ -20,6 +20,7 @@ from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import FAMILIES, StoreKind, StoreSpec, older_formats, skips_a_step
 from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
 from statestore.errors import FormatError, StoreError, StoreFormatError
+from statestore.errors.readable import key_digest
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.stored_value import upgrade_between
 
@@ -191,8 +192,9 @@ class UpgradingByteStore(ScannedStore):
         except FormatError as cause:
             raise StoreError(
                 self.name,
-                f"the entry of key {key.hex()} in column family {self._older_name!r} is not in its format ({cause}): "
-                "the local state is damaged. Delete it, and restore the store from its changelog",
+                f"the entry of the key of digest {key_digest(key)} in column family {self._older_name!r} is not in its "
+                f"format ({cause}): the local state is damaged. Delete it, and restore the store from its "
+                "changelog",
             ) from cause
 
     def _note_gone(self, keys: Iterable[bytes]) -> None:

@@ -18,6 +18,7 @@ from statestore.bytestore.protocol import ByteStore, Change
 from statestore.bytestore.upgrades import UpgradeProgress, UpgradingByteStore, open_store, upgradable
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import StoreError, StoreFormatError
+from statestore.errors.readable import key_digest
 from statestore.errors.state import StoreClosedError
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.value_timestamp_headers import encode_value_timestamp
@@ -303,7 +304,7 @@ def test_a_damaged_legacy_row_is_an_error_that_names_store_and_family(
     sound = segment_prefix(LATEST_SEGMENT) + b"a"
     rows = {sound: encode_latest_row(5, b"v"), damaged: b"short"}
     store = opened(tmp_path, VERSIONED, {StoreFormat.PLAIN: rows})
-    with pytest.raises(StoreError, match=r"prices.*'prices:default'.*damaged") as raised:
+    with pytest.raises(StoreError, match=rf"prices.* {key_digest(damaged)} .*'prices:default'.*damaged") as raised:
         {
             "get": lambda: store.get(damaged),
             "range": lambda: list(store.range(None, None)),

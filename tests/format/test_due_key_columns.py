@@ -51,4 +51,4 @@ def test_what_is_no_place_of_a_window_is_refused_as_the_scalar_function_does(uns
         window_end_key(unsound)
     with pytest.raises(FormatError) as of_column:
         decode_window_ends(pa.array([sound, unsound, sound], pa.binary()))
-    assert str(of_column.value) == f"row 1: {scalar.value}"
+    assert str(of_column.value) == "row 1: window end: its place is one of another kind" == f"row 1: {scalar.value}"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from statestore import AggregationWithHeaders, Headers, ResultOrder, ValueTimestampHeaders, Windowed
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, segment_prefix
 from statestore.errors import FormatError, SerializationError, StateStoreError, StoreError
+from statestore.errors.readable import key_digest
 from statestore.errors.state import StoreClosedError
 from statestore.format.keys.window_key import encode_session_key, encode_window_key, split_session_key, split_window_key
 from statestore.format.values.value_timestamp_headers import encode_value_headers, split_value_headers
@@ -152,9 +153,9 @@ def test_a_versioned_store_over_any_bytes_answers_or_says_its_name(kind: str, se
         assert error is None or error.store == NAME
 
 
-def test_a_damaged_row_is_said_to_be_local_damage() -> None:
+def test_a_damaged_row_is_said_to_be_local_damage_without_its_key() -> None:
     store = store_of("versions", {segment_prefix(LATEST_SEGMENT) + b"k": b"short"})
-    with pytest.raises(StoreError, match=r"store 'store'.*6b.*damaged.*restore"):
+    with pytest.raises(StoreError, match=rf"store 'store'.*key of digest {key_digest(b'k')} .*damaged.*restore"):
         store.get(b"k")
 
 

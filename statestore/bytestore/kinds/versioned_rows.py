@@ -19,6 +19,7 @@ from statestore.bytestore.kinds.segments import LATEST_SEGMENT, SEGMENT_ID_SIZE,
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.errors import FormatError, StoreError
+from statestore.errors.readable import key_digest
 from statestore.format.values.versioned_row import (
     SegmentRow,
     Version,
@@ -135,8 +136,8 @@ class VersionedRows:
     def _damaged(self, key: bytes, cause: FormatError) -> StoreError:
         return StoreError(
             self._inner.name,
-            f"a row of key {key.hex()} is not one of a versioned store ({cause}): the local state is damaged. "
-            "Delete it, and restore the store from its changelog",
+            f"a row of the key of digest {key_digest(key)} is not one of a versioned store ({cause}): the local state "
+            "is damaged. Delete it, and restore the store from its changelog",
         )
 
     def _rows(self, key: bytes, from_ms: int) -> Iterator[tuple[int, SegmentRow]]:

@@ -120,11 +120,11 @@ def window_end_key(place: bytes) -> bytes:
     """Return the key of the window whose end stands there. Raises FormatError for a place of another kind."""
     started = _key_behind_time("window end", place)
     if len(started) < _TIME.size:
-        raise FormatError("window end", f"0x{place.hex()} is a place of another kind")
+        raise FormatError("window end", "its place is one of another kind")
     return started[_TIME.size :]
 
 
 def _key_behind_time(what: str, place: bytes) -> bytes:
     if place.startswith(BY_TIME) and len(place) >= _TIME_END:
         return place[_TIME_END:]
-    raise FormatError(what, f"0x{place.hex()} is a place of another kind")
+    raise FormatError(what, "its place is one of another kind")
