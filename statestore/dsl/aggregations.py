@@ -42,7 +42,7 @@ class Aggregation:
 
     initializer: Callable[[], Any]
     aggregator: Callable[[Any, Any, Any], Any]
-    """Of key, value and aggregate, which it may change."""
+    """A function of key, value and aggregate, which it may change."""
     value_serde: Serde[Any] | None = None
     """How the aggregate is stored; None if unknown."""
     columns: ColumnAggregation | None = None
@@ -50,9 +50,9 @@ class Aggregation:
     needs_value: bool = False
     """Whether records without a value are dropped, also by windows."""
     merger: Callable[[Any, Any, Any], Any] | None = None
-    """Of key and the aggregates of two sessions that become one, the earlier one first; None if unknown."""
+    """A function of key and the aggregates of two sessions that become one, the earlier first; None if unknown."""
     subtractor: Callable[[Any, Any, Any], Any] | None = None
-    """Of key, a value that is gone, and aggregate, which it may change; None if unknown."""
+    """A function of key, a value that is gone, and aggregate, which it may change; None if unknown."""
 
     def in_columns(self, values: Serde[Any], aggregates: Serde[Any]) -> ColumnAggregation | None:
         """Return what does it to columns, if it can with these serdes."""

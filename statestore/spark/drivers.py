@@ -36,7 +36,7 @@ _SIMPLIFIED = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _SIMPLIFIED_VARIABLE = "SPARK_SIMPLIFIED_TRACEBACK"
 _COLLECTED_BYTES = 16 << 20
 _FRAME_BYTES = 4 << 20
-"""Of output in one frame: a frame costs some milliseconds, whatever its size."""
+"""How much output a frame takes, unless one blob is larger: a frame costs some milliseconds, whatever its size."""
 
 
 def through_transform_with_state(packed: DataFrame, call: ShardCall) -> DataFrame:

@@ -38,7 +38,7 @@ from statestore.spark.shards.shard_call import POINTER, WENT_ON_FROM
 
 _LOG = logging.getLogger(__name__)
 _WAITING: Final = 100
-"""Of how many batches without a head a client tells the server with the next one."""
+"""How many batches without a head a client keeps, to tell the server of them with the next one."""
 _states: WeakKeyDictionary[SparkSession, dict[str, tuple[DurableLocation, StateMetadata]]] = WeakKeyDictionary()
 """By session and id: the states of which heads are published."""
 

@@ -73,7 +73,7 @@ class Metric:
 
     @property
     def help(self) -> str:
-        """What people read of it."""
+        """What it says of itself to people."""
         return f"{self.figure}, as last told" if self.is_gauge else f"{self.figure} of all batches of this driver"
 
 
@@ -103,7 +103,7 @@ METRICS: Final = (
     *(_BATCHES, _DURATION, _RESTORED_AGAIN, _VERSION, _FAILURES, _COUNTED),
     *(metric for metrics in _OF_TOPICS.values() for metric in metrics),
 )
-"""All there are."""
+"""All metrics."""
 
 
 def readings(figures: BatchFigures, *, restored_again: int) -> Iterator[Reading]:

@@ -115,8 +115,8 @@ class ReadableStore:
 
         In the order of the bytes of keys, in stores of windows and sessions segment by segment; of a versioned store
         the latest versions. Text is taken as UTF-8. If an entry has several headers of that name, each counts. Finds
-        the entries that are there at the call, and reads each when its turn comes, so that one that has
-        changed by then shows as it is then, if it still has the header. Raises StoreError if the header is not indexed.
+        the entries that are there at the call, and reads each when its turn comes: one that has changed by then shows
+        as it is then, if it still has the header. Raises StoreError if the header is not indexed.
         """
         if not isinstance(value, bytes | str):
             raise TypeError(f"store {self.name!r}: a header's value must be bytes or text, not {shape_of(value)}")

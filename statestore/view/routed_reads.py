@@ -68,7 +68,7 @@ class RoutedReads(ReadableStore):
         return made
 
     def go_on(self, metadata: StateMetadata) -> None:
-        """Take the shards as they are now; if the store is not the same any more, reads say so."""
+        """Take the shards as they are now; if the store is another one, reads say so."""
         if self._sharded.spec in metadata.stores:
             self._take_shards()
         else:

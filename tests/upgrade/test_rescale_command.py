@@ -57,14 +57,14 @@ def test_a_dry_run_writes_nothing(states: States, capsys: pytest.CaptureFixture[
     ("lines", "problem"),
     [
         (lambda lines: lines[:2], "no commit pointer of shard 2 is given, but there is the delta"),
-        (lambda lines: [*lines, lines[0]], "two pointers of shard"),
+        (lambda lines: [*lines, lines[0]], "there are two pointers of shard 0"),
         (lambda lines: [], "none of the commit pointers given is of state state-old"),
         (lambda lines: ["nonsense"], "is not one of ours"),
         (
             lambda lines: [json.dumps({**json.loads(line), "state_id": "another"}) for line in lines],
             "none of the commit",
         ),
-        (lambda lines: [json.dumps({**json.loads(lines[0]), "shard": 9})], "no such shard"),
+        (lambda lines: [json.dumps({**json.loads(lines[0]), "shard": 9})], "shard 9, but there are only 3"),
     ],
 )
 def test_pointers_that_are_not_those_of_the_state_are_refused(

@@ -29,14 +29,14 @@ class ForeignKeyJoin:
     """How two tables are joined by a foreign key. Travels to the executors."""
 
     foreign_key: Callable[[Any, Any], Any]
-    """Of a left key and value; None if it has none."""
+    """A function of a left key and value; returns None for no foreign key."""
     joiner: Joiner
     headers: HeaderPolicy
     keeps_left: bool
     """Whether a left value without a right one has a result."""
     key_serde: Serde[Any]
     value_serde: Serde[Any]
-    """Of the left table."""
+    """The serde of the left table's values."""
     foreign_key_serde: Serde[Any]
     store: str
     """Where the right side keeps subscriptions."""
@@ -209,7 +209,7 @@ class ResponseJoining(Planned[ForeignKeyJoin]):
         super().init(context)
         self._get = self._plan.left.open(context)
         self._late: dict[bytes, tuple[Record[Any, Any], RecordMetadata | None]] = {}
-        """Of each key, the last response to a value that it no longer has."""
+        """By key, the last response to a value that has changed since."""
         self._told: set[bytes] = set()
         """The keys whose last value has a response."""
 

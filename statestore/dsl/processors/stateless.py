@@ -18,7 +18,7 @@ Pair: TypeAlias = "tuple[Any, Any]"
 
 _ROWS_MAX: Final = 8192
 _BYTES_MAX: Final = 8 << 20
-"""So many new records go on at once, or of this size: one record may become any number of them."""
+"""New records go on in parts of about this size or number at most: one record may become any number of them."""
 _LOOK_AFTER: Final = 256
 """How many are made between two looks at their size."""
 

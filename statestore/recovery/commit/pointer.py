@@ -16,8 +16,8 @@ Stored as one JSON string (arrays in the state schema fail in applyInPandasWithS
 are those of its manifest, `delta` names the delta that made its version, and `since` is the version of the first
 pointer that had it.
 
-A location that was not made by a query but filled by a tool has an initial pointer for each shard, which it starts from
-when Spark's state has recorded nothing of it yet; its metadata says so, see ADR 7. `digest` is the pointer's checksum:
+A location that a tool filled has an initial pointer for each shard, and its metadata says so, see ADR 7. A shard starts
+from it while Spark's state has recorded nothing of the shard. `digest` is the pointer's checksum:
 
     shards/NNNN/initial.json   {"format": 1, "digest": str, "pointer": str}
 """

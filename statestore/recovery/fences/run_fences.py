@@ -3,10 +3,10 @@
 It enters before its first commit there: it checks whether it may go on from its pointer, leaves its fence, and checks
 again with a listing made after the fence was there. From then on each commit makes one listing.
 
-A run that goes back, to a version behind what was committed or on a line that was given up, needs files that a garbage
-collection may have removed, or be about to. No location can compare and set. So a collector announces the collection
-and then looks for fences of later runs; a run that enters leaves its fence and then looks for announcements and for the
-files. Whichever comes second sees the other, and stops.
+A run may go back: to a version behind what was committed, or on a line that was given up. It then needs files that a
+garbage collection may have removed, or be about to. No location can compare and set. So a collector announces the
+collection and then looks for fences of later runs; a run that enters leaves its fence and then looks for announcements
+and for the files. Whichever comes second sees the other, and stops.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class RecentBatch(NamedTuple):
     duration_ms: int
     """How long Spark's batch took, with all other operators."""
     records: int
-    """That came in."""
+    """How many came in."""
     delta_bytes: int
     times: Mapping[str, int]
     """Milliseconds by phase, summed over the shard calls, which run side by side."""

@@ -64,7 +64,7 @@ class Head:
     time_ms: int
     """When it was published, for people: nothing depends on it."""
     pointers: tuple[CommitPointer, ...]
-    """Of each shard, in their order."""
+    """One for each shard, by number."""
     changed: tuple[int, ...] = ()
     """The shards of which this batch has written a delta, as far as the run knew what they had before."""
     figures: HeadFigures = field(default_factory=HeadFigures)

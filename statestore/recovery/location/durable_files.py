@@ -134,7 +134,7 @@ class LocalDisk:
 
 _LOG = logging.getLogger(__name__)
 CHUNK_BYTES = 8 << 20
-"""Of a longer file, how much is read or written with one request."""
+"""How much of a longer file is read or written with one request."""
 _CHUNKS_UNDER_WAY = 4
 """Arrow's S3 client sends parts in the background without bound; this bounds them."""
 _NEXT = ".next"
@@ -468,7 +468,7 @@ def _bounded_size(source: Any, max_bytes: int) -> int:
 
 
 def _write_local(path: str, chunks: Iterable[pa.Buffer]) -> None:
-    """Write a local file; only failures of its own disk, not of `chunks`, become errors of that."""
+    """Write a local file. Failures of its disk become errors of the local disk, those of `chunks` stay as they are."""
     disk_errors = partial(local_disk_errors, "local copy", path)
     with disk_errors():
         file = open(path, "wb")  # noqa: SIM115 - it is closed below, which may fail as well

@@ -68,7 +68,7 @@ def from_durable_json(data: bytes | pa.Buffer | None) -> dict[str, Any]:
 
 
 def write_document(location: DurableLocation, name: str, content: bytes) -> None:
-    """Write a JSON file that can be read back. Raises LocationNotWritableError for one that is too long for that."""
+    """Write a JSON file that can be read back. Raises LocationNotWritableError for one that is too long."""
     if len(content) > MAX_DOCUMENT_BYTES:
         raise LocationNotWritableError(
             str(location),

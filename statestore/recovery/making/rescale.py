@@ -231,14 +231,16 @@ def committed_pointers(
 ) -> list[CommitPointer]:
     """Return the pointer of each shard, from what Spark's checkpoint has recorded of this state and of others.
 
-    A shard without a record is where it began. Unless these are `complete`, all that the checkpoint has, the location
+    A shard without a record is where it began. Unless `complete` says that the checkpoint has no more, the location
     must show that nothing of such a shard was committed. Raises StatePointersError.
     """
     found: dict[int, CommitPointer] = {}
     for pointer in recorded:
         if pointer.state_id == metadata.state_id:
-            if pointer.shard in found or pointer.shard >= metadata.shards:
-                problem = f"there are two pointers of shard {pointer.shard}, or there is no such shard"
+            if pointer.shard in found:
+                raise StatePointersError(str(location), problem=f"there are two pointers of shard {pointer.shard}")
+            if pointer.shard >= metadata.shards:
+                problem = f"there is a pointer of shard {pointer.shard}, but there are only {metadata.shards} shards"
                 raise StatePointersError(str(location), problem=problem)
             found[pointer.shard] = pointer
     if not found:

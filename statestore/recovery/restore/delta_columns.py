@@ -29,7 +29,7 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.restore import READ_AT_ONCE_BYTES, joined_batches, open_delta
 
 MAX_HELD_BYTES: Final = 128 << 20
-"""Of more records only the keys are held, and the rest is read again; for more keys a database is made on disk."""
+"""If records are larger, only their keys are held and the rest is read again; larger keys take a database on disk."""
 _BYTES_A_KEY: Final = 24
 """What it takes to find the last record of each key, beside the keys."""
 _COLUMNS: Final = ("key", "value", "timestamp", "header_bytes")

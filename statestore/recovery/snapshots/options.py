@@ -32,12 +32,12 @@ class RecoveryOptions:
     touches.
     """
     warn_after_deltas: int | None = None
-    """From so many deltas since a shard's newest snapshot on, that it is overdue is logged, and counted in the figures
-    of each batch. None is 4 times `snapshot_every_deltas`, 0 is never.
+    """How many deltas since a shard's newest snapshot make the next one overdue: this is logged, and counted in the
+    figures of each batch. None is 4 times `snapshot_every_deltas`, 0 is never.
     """
     stop_after_deltas: int | None = None
-    """With more deltas than this since a shard's newest snapshot, a batch waits for the one that is being uploaded, and
-    the query stops with SnapshotOverdueError if there is none then. None is 100 times `snapshot_every_deltas`, 0 never.
+    """With more deltas than this since a shard's newest snapshot, a batch waits for the one that is being uploaded. If
+    that does not help, the query stops with SnapshotOverdueError. None is 100 times `snapshot_every_deltas`, 0 never.
     """
 
     def is_overdue(self, deltas_since_snapshot: int) -> bool:

@@ -127,7 +127,7 @@ class _Read:
 
     value: Column
     names: Sequence[str]
-    """Of the columns that it becomes."""
+    """The names of the columns that it becomes."""
     problem: Column | None = None
     """A text if its bytes can't be read, else null; None if they always can."""
     is_struct: bool = False

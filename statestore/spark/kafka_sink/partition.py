@@ -75,7 +75,7 @@ class BatchPlan:
     batch_id: int
     partitions: int
     digest: str
-    """Of Spark's plan; empty if Spark does not tell."""
+    """The digest of Spark's plan; empty if Spark does not tell."""
     markers: Mapping[int, Marker]
     """By partition, as far as the driver knows."""
     read_to: Mapping[int, int]

@@ -33,8 +33,8 @@ POINTER: Final = "pointer"
 WENT_ON_FROM: Final = "went_on_from"
 _RECORDS_PER_OUTPUT_BLOB = 20_000
 _HELD_OUTPUT_BYTES = 16 << 20
-"""Of output blobs in memory until Spark takes them; more go to local disk. One record, or the end of a batch, may put
-out any number."""
+"""How much output is held in memory until Spark takes it; the rest goes to local disk. One record, or the end of a
+batch, may put out any number of blobs."""
 _ROWS_PER_BATCH = 65_536
 _BYTES_PER_BATCH = 32 << 20
 """What a batch processor is given at once, so that each key in it is fetched once. Up to five copies are held: columns

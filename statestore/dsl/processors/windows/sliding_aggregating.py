@@ -1,7 +1,7 @@
 """Aggregates of keys and sliding windows. Source: Kafka's KStreamSlidingWindowAggregate.
 
 Each record has a left window, which ends at it. It has a right window, which starts a millisecond after it, if a record
-of the same key lies in that. So each set of records that close to each other has a window. A record changes the
+of the same key lies in it. So each set of records that close to each other has a window. A record changes the
 existing windows that hold its time, and makes missing ones from the aggregates of others. No window starts before 0:
 all records earlier than the length of a window share the first one.
 """
