@@ -37,7 +37,7 @@ class ShardFiles:
 
     @property
     def oldest_version(self) -> int:
-        """The oldest version that the files can make, by their names: 1 from the first delta on, or a snapshot's."""
+        """The oldest version that the files can make, by their names: 1, or the first snapshot's; 0 without files."""
         if self.versions[:1] == [1] or not (self.versions or self.snapshots):
             return len(self.versions[:1])
         return min(self.snapshots or self.versions)

@@ -34,8 +34,8 @@ def collect_location(
 
     `pointers` are those of the last committed batch; shards without one are left alone. May be called while the query
     runs. More than `retained_versions` are kept if the query has recorded that it retains more. `on_file` is told of
-    each file before it is removed. Raises StateStoreError: then nothing of that shard, and of those after it, was
-    removed.
+    each file before it is removed. Raises PointersOutdatedError, before anything of that shard or later ones is
+    removed; and LocationError, which may leave some of a shard's garbage.
     """
     location = DurableLocation(uri)
     metadata = metadata_at(location)

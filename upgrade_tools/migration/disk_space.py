@@ -31,7 +31,7 @@ def refuse_without_room(plan: Plan, needed_bytes: int) -> None:
 
 
 def has_room(plan: Plan, needed_bytes: int) -> bool:
-    """Return whether the target's disk is not known to have less room than is needed."""
+    """Return whether the target's disk has room enough, or its room is unknown."""
     free = free_bytes(plan)
     return free is None or free >= needed_bytes
 

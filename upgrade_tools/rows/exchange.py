@@ -94,9 +94,9 @@ def import_state(
 ) -> Exchanged:
     """Make a state of a file in an empty location, and check it entry by entry.
 
-    What has expired by the latest time of its store in its shard is left out; to find that, the file is read twice.
-    `on_entries` is told of rows, and of entries as they are checked. Raises RowFileError, UnknownKindError
-    if a store's retention is unknown, NewStateError and LocationError: then the location holds no state.
+    What has expired by the latest time of its store in its shard is left out: with segmented stores, the file is read
+    twice. `on_entries` is told of rows, and of entries as they are checked. Raises RowFileError, UnknownKindError if a
+    store's retention is unknown, NewStateError and LocationError: then the location holds no state.
     """
     head = read_head(path, file_format)
     specs = {spec.name: spec for spec in (_spec(store, path, options) for store in head.stores)}

@@ -150,8 +150,7 @@ def select_entries(
     """Yield what matches, in the order of the store's bytes; in a versioned store in the order of its keys.
 
     A key without a matching version is left out, unless all conditions are on keys. `on_entries` is told of all entries
-    that are read. Raises FormatError for bytes that are not of the store's
-    kind and format.
+    that are read. Raises FormatError for bytes that are not of the store's kind and format.
     """
     find = _versions if LAYOUTS[store.spec.kind].keeps_versions else _entries
     return islice(find(store, selection, on_entries), selection.limit)

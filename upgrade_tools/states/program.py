@@ -27,7 +27,7 @@ class ProgramStage:
 
 @dataclass(frozen=True)
 class Program:
-    """The stages of a program, in their order; one of which only stores are known is one stage."""
+    """The stages of a program, in their order; if only its stores are known, it is one stage."""
 
     stages: tuple[ProgramStage, ...]
     input_topics: tuple[str, ...] = ()
