@@ -251,6 +251,7 @@ def test_structured_mode_goes_on_in_binary_mode(data: Any, content_type: str | N
         json.dumps({"specversion": "1.0", "id": 1, "source": "/s", "type": "t"}).encode(),
         json.dumps({"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "time": "x"}).encode(),
         json.dumps({"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "x": {}}).encode(),
+        json.dumps({"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "x": "y" * 4097}).encode(),
         json.dumps({"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "x": "\ud800"}).encode(),
         json.dumps({"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": "\ud800"}).encode(),
         json.dumps({"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data_base64": "a"}).encode(),
@@ -300,6 +301,7 @@ def test_what_no_event_can_have_is_refused_at_once() -> None:
         {"source": "/s", "type": "t", "extensions": {"data": "x"}},
         {"source": "/s", "type": "t", "extensions": {"time": "x"}},
         {"source": "/s", "type": "t", "subject": ""},
+        {"source": "/s", "type": "t", "subject": "x" * 4097},
         {"source": "/s", "type": "t", "id": None},
     ]
     for arguments in wrong:
@@ -307,14 +309,18 @@ def test_what_no_event_can_have_is_refused_at_once() -> None:
             ce.CloudEvents(**arguments)
     with pytest.raises(CloudEventRefusedError, match="lacks id"):
         ce.CloudEvents("/s", "t", id=lambda record: None).on_emit(sent())
+    with pytest.raises(CloudEventRefusedError, match="more than 4096 bytes"):
+        ce.CloudEvents("/s", "t", id=lambda record: "x" * 4097).on_emit(sent())
 
 
 def test_it_is_made_of_a_configuration() -> None:
     config = {"statestore.cloudevents.source": "/s", "statestore.cloudevents.type": "t"}
-    made = ce.CloudEvents.from_config({**config, "statestore.cloudevents.topics": "t,u", "other": "x"})
+    others = {"statestore.cloudevents.topics": "t,u", "statestore.cloudevents.time": "false", "other": "x"}
+    made = ce.CloudEvents.from_config({**config, **others})
     assert repr(made) == "CloudEvents(source='/s', type='t')"
     (record,) = pickle.loads(pickle.dumps(made)).on_emit(sent())
     assert dict(record.headers)["ce_type"] == b"t"
+    assert "ce_time" not in record.headers
     with pytest.raises(ConfigException, match="give both"):
         ce.CloudEvents.from_config({"statestore.cloudevents.source": "/s"})
 

@@ -125,7 +125,9 @@ class CloudEvents(Application):
     """
 
     kind = "cloudevents"
-    _options = options(STRING="source type subject dataschema content.type", LIST="topics", BOOLEAN="required")
+    _options = options(
+        STRING="source type subject dataschema content.type", LIST="topics carried", BOOLEAN="time required"
+    )
     marks = (CONTENT_TYPE, *(CE_PREFIX + name for name in _REQUIRED))
     not_after: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("compression", "encryption", "slicing", "claim-check", "signing"),
@@ -281,6 +283,9 @@ def _checked(attributes: dict[str, Any], data: Any = None) -> CloudEvent:
         raise CloudEventRefusedError(f"it lacks {', '.join(missing)}")
     if len(attributes) > _MOST_ATTRIBUTES:
         raise CloudEventRefusedError(f"it has more than {_MOST_ATTRIBUTES} attributes")
+    for name, value in attributes.items():
+        if isinstance(value, str) and len(value.encode(errors="surrogatepass")) > _LONGEST_ATTRIBUTE:
+            raise CloudEventRefusedError(f"attribute {name[:80]!r} has more than {_LONGEST_ATTRIBUTE} bytes")
     has_time = "time" in attributes
     try:
         event: CloudEvent = _library().event(attributes, data)
@@ -316,10 +321,8 @@ def _attribute_text(name: str, value: object) -> str:
 
 
 def _attribute(name: str, value: bytes | None) -> str:
-    if value is None or len(value) > _LONGEST_ATTRIBUTE:
-        raise CloudEventRefusedError(f"header {name[:80]!r} must be text of at most {_LONGEST_ATTRIBUTE} bytes")
     if (text := _text_of(value)) is None:
-        raise CloudEventRefusedError(f"header {name[:80]!r} is not UTF-8")
+        raise CloudEventRefusedError(f"header {name[:80]!r} is not text in UTF-8")
     return text
 
 

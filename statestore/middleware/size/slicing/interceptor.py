@@ -35,7 +35,7 @@ class Slicing(Application):
     kind = "slicing"
     _options = options(
         INT="max.bytes max.message.bytes max.open.messages max.open.bytes",
-        BOOLEAN="glue allow.null.keys use.timers",
+        BOOLEAN="glue allow.null.keys use.timers persistent",
         LONG="timeout",
     )
     marks = (CHUNK_HEADER,)
