@@ -54,7 +54,7 @@ def test_a_wrong_question_is_answered_in_words(
 
 def test_a_header_that_nothing_has_gives_nothing(client: TestClient) -> None:
     found = answer(client, ENTRIES, header="nowhere=1")
-    assert (found["entries"], found["note"]) == ([], "nothing was found: 123 entries were read")
+    assert (found["entries"], found["note"]) == ([], "nothing was found in 123 rows")
     assert "note" not in answer(client, ENTRIES, header="tenant")
 
 

@@ -1,4 +1,4 @@
-"""What is in an answer, beside pages of entries and what deltas hold."""
+"""Answers about the state as a whole, its stores, batches and files."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from upgrade_tools.errors import StoreNotFoundError
 from upgrade_tools.rows.entry_encoding import AS_FOUND, EntryEncoding
 from upgrade_tools.rows.selection import Selection
 from upgrade_tools.serve import answers, openapi
-from upgrade_tools.serve.asking import Asked
+from upgrade_tools.serve.asking import DEFAULT_KEY_LIMIT, Asked
 from upgrade_tools.serve.content import CUT_BYTES, WHOLE_BYTES, Document, entry_content
 from upgrade_tools.serve.entries import PageBegin, Question, RefusedError, pairs_after, read_page
 from upgrade_tools.serve.following import Follower, ServedStage
@@ -41,7 +41,7 @@ _NDJSON: Final = "application/x-ndjson"
 _STREAMED_AT_ONCE: Final = 500
 _HEARTBEAT_S: Final = 15.0
 _WHOLE_ENTRIES: Final = 10
-"""Of a key: windows and versions may be many, and values large."""
+"""How many entries of a key are shown whole: it may have many windows or versions, with large values."""
 _MOST_STREAMS: Final = 4
 _MOST_SUBSCRIBERS: Final = 64
 
@@ -119,13 +119,13 @@ class Service:
 
     def _streamed(self, stage: ServedStage, spec: StoreSpec, question: Question) -> Response:
         if self._streams >= _MOST_STREAMS:
-            raise RefusedError(503, f"{_MOST_STREAMS} others are being streamed: ask again when one has ended")
+            raise RefusedError(503, f"{_MOST_STREAMS} streams of entries are open: ask again when one has ended")
         state = stage.state
 
         async def lines() -> AsyncIterator[bytes]:
-            self._streams += 1  # when it begins: who goes before that ends nothing
+            self._streams += 1  # not before: a client that leaves earlier never gets to `finally`
             try:
-                # Of its own: the state goes on meanwhile, and what is streamed is of one batch.
+                # Opened anew: the follower goes on to other batches, and a stream is of one.
                 own = await to_thread.run_sync(
                     ServedStage, stage.number, state.location, state.pointers, state.options.work_dir
                 )
@@ -147,7 +147,7 @@ class Service:
         """Return all that a store has for a key, whole up to a limit."""
         stage, spec = self.follower.stage_of(asked.path["store"])
         key = asked.the_key()
-        return await self.follower.ask(_all_of_key, stage, spec, key, asked.encoding, asked.limit(100))
+        return await self.follower.ask(_all_of_key, stage, spec, key, asked.encoding, asked.limit(DEFAULT_KEY_LIMIT))
 
     async def value(self, asked: Asked, request: Request) -> Response:
         """Return the bytes of one value as they are."""
@@ -155,7 +155,7 @@ class Service:
         place = asked.number("start", -(2**62)), asked.number("end", -(2**62))
         found = await self.follower.ask(_value, stage, spec, asked.the_key(), place)
         if found is None:
-            raise RefusedError(404, "there is no such entry")
+            raise RefusedError(404, f"there is no such entry in store {spec.name!r}")
         disposition = {"content-disposition": 'attachment; filename="value.bin"'}
         return Response(found, media_type="application/octet-stream", headers=disposition)
 
@@ -168,7 +168,7 @@ class Service:
         if shard is None and len(shards) > 1:
             shard = await self.follower.ask(_shard_with, stage, spec, key)
             if shard is None:
-                raise RefusedError(400, "say with shard in which one to look: keys do not tell it in this state")
+                raise RefusedError(400, "name the shard with the parameter shard: in this state a key does not tell it")
         number = shards[0] if shard is None else self._shard_of(stage, shard)
         found = await to_thread.run_sync(
             key_history, _shown(stage, asked.encoding), stage.state.pointers[number], spec, key, before
@@ -204,7 +204,7 @@ class Service:
         }
 
     async def batches(self, asked: Asked, request: Request) -> Document:
-        """Return the batches that were seen, and those that the query tells of, oldest first."""
+        """Return the batches that were seen, and those that the query has measured, oldest first."""
         return {
             "batches": [answers.batch_facts(batch) for batch in self.follower.batches],
             "recent": [batch for stage in self.follower.stages for batch in answers.recent_batches(stage)],
@@ -219,9 +219,9 @@ class Service:
         return self._files[1]
 
     async def events(self, asked: Asked, request: Request) -> Response:
-        """Return server-sent events: the batch that is served, and each one that follows."""
+        """Return server-sent events: the batch that is served, and each later one."""
         if self._subscribers >= _MOST_SUBSCRIBERS:
-            raise RefusedError(503, f"{_MOST_SUBSCRIBERS} others follow already")
+            raise RefusedError(503, f"{_MOST_SUBSCRIBERS} clients follow already: ask again when one has left")
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(self._event_lines(), media_type="text/event-stream", headers=headers)
 
@@ -251,12 +251,12 @@ class Service:
 
     def _stage(self, number: int) -> ServedStage:
         if number >= len(self.follower.stages):
-            raise RefusedError(404, f"there is no stage {number}, only {len(self.follower.stages)}")
+            raise RefusedError(404, f"there is no stage {number}, only {len(self.follower.stages)} from 0")
         return self.follower.stages[number]
 
     def _shard_of(self, stage: ServedStage, shard: int) -> int:
         if shard not in stage.state.parts:
-            raise RefusedError(404, f"there is no shard {shard}, only {len(stage.state.parts)}")
+            raise RefusedError(404, f"there is no shard {shard}, only {len(stage.state.parts)} from 0")
         return shard
 
 
@@ -288,7 +288,7 @@ async def _not_found(request: Request, _: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": "the request failed, and what is served goes on: see the log"}, 500)
+    return JSONResponse({"error": "the request failed: see the log of the server, which goes on"}, 500)
 
 
 def _at(stage: ServedStage) -> Document:
@@ -311,7 +311,7 @@ def _page_of(stage: ServedStage, spec: StoreSpec, question: Question, token: str
     found: Document = {"store": spec.name, "entries": page.entries, "read": page.read, "page": following, **_at(stage)}
     if not page.entries and following is None:
         further = "" if token is None else " further"
-        found["note"] = f"nothing{further} was found: {page.read} entries were read"
+        found["note"] = f"nothing{further} was found in {page.read} rows"
     return found
 
 

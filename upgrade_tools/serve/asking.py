@@ -14,6 +14,7 @@ from upgrade_tools.serve.entries import Question, RefusedError
 
 MAX_LIMIT: Final = 1_000
 DEFAULT_LIMIT: Final = 50
+DEFAULT_KEY_LIMIT: Final = 100
 
 
 class Parameters(Protocol):
@@ -45,18 +46,18 @@ class Asked:
             raise RefusedError(400, f"keyAs or valueAs: {cause}") from cause
 
     def refuse_unknown(self, known: Iterable[str]) -> None:
-        """Refuse parameters that the path does not have: a misspelt one would be a question for everything."""
+        """Refuse parameters that the path does not have: a misspelt condition would match everything."""
         unknown = sorted({*self._parameters.keys()} - {*known})
         if unknown:
             takes = ", ".join(sorted(known)) or "none"
             raise RefusedError(400, f"there is no parameter {unknown[0][:50]!r} here: it takes {takes}")
 
     def text(self, name: str) -> str | None:
-        """Return a parameter; an empty one was not given."""
+        """Return a parameter; None if it is missing or empty."""
         return self._parameters.get(name) or None
 
     def number(self, name: str, least: int = 0) -> int | None:
-        """Return a whole number."""
+        """Return a whole number, at least `least`; None if it is missing or empty."""
         given = self.text(name)
         if given is None:
             return None
@@ -68,7 +69,7 @@ class Asked:
         return int(given)
 
     def limit(self, default: int = DEFAULT_LIMIT) -> int:
-        """Return how much is wanted at once."""
+        """Return how many are wanted at once, at most MAX_LIMIT."""
         given = self.number("limit", 1)
         return default if given is None else min(given, MAX_LIMIT)
 

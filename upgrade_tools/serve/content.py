@@ -2,10 +2,10 @@
 
     {"text": str, "size": int}      UTF-8; or "hex", where it is not text
     "as": str                       the serde that made the text
-    "cut": true                     it is the beginning of what is there, whose size is said
-    "id": str                       of a key: its bytes in hex, by which requests name it; not of long ones
+    "cut": true                     only the beginning is here; `size` is of the whole
+    "id": str                       of a key: its bytes in hex, by which requests name it; long keys have none
 
-Nothing is escaped: control characters and the like stand in JSON as they are, and whoever shows them must do that.
+Texts may hold control characters: who shows them must escape them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Document = dict[str, Any]
 
 
 def content(data: bytes | None, encoding: str | None = None, limit: int = CUT_BYTES) -> Document | None:
-    """Return bytes as the serde reads them, or as text or hex; of long ones the beginning."""
+    """Return bytes as the serde reads them, or as text or hex; beyond `limit` bytes only the beginning."""
     if data is None:
         return None
     is_cut = len(data) > limit
@@ -62,7 +62,7 @@ def key_content(key: bytes, encoding: str | None = None, limit: int = CUT_BYTES)
     shown = content(key, encoding, limit)
     assert shown is not None
     if len(key) <= _LONGEST_ID_BYTES:
-        shown["id"] = key.hex() or "0x"  # an empty parameter is none
+        shown["id"] = key.hex() or "0x"  # an empty parameter counts as missing
     return shown
 
 
@@ -77,7 +77,7 @@ def headers_content(header_bytes: bytes | None, limit: int = CUT_BYTES) -> list[
 
 
 def entry_content(shard: int, entry: StoredEntry, encoding: EntryEncoding, limit: int = CUT_BYTES) -> Document:
-    """Return an entry, or one version; what its kind does not have is not there. Raises FormatError."""
+    """Return an entry, or one version, without the fields that its kind lacks. Raises FormatError."""
     document: Document = {"shard": shard, "key": key_content(entry.key, encoding.key, limit)}
     if entry.start_ms is not None:
         document.update(start=entry.start_ms, end=entry.end_ms)

@@ -75,7 +75,7 @@ class PageBegin:
 
     @classmethod
     def of_token(cls, token: str, at: str, question: Question, store: str) -> PageBegin:
-        """Return where a token goes on. Raises RefusedError; for one of another batch, with one of this batch."""
+        """Return where a token goes on. Raises RefusedError, which replaces a token of another batch."""
         try:
             fields = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
             of_batch, of_question, shard, after = fields
@@ -104,7 +104,7 @@ class Page:
 
 
 def read_page(stage: ServedStage, spec: StoreSpec, question: Question, begin: PageBegin, limit: int) -> Page:
-    """Return at most `limit` entries, and a pair's versions more, having read for about a second."""
+    """Return a page read in about a second: `limit` entries, or more if the last pair holds several versions."""
     deadline = time.monotonic() + PAGE_S
     page, key = Page(), question.selection.key
     shards = stage.state.parts if key is None else stage.state.parts_of_key(spec, key)

@@ -32,14 +32,14 @@ _KEPT_BATCHES: Final = 200
 
 @dataclass(frozen=True)
 class SeenBatch:
-    """A batch that was committed while the state was served, or the one with which that began."""
+    """A batch that was committed while the state was served, or the first one served."""
 
     stage: int
     batch: int
     run: str
     time_ms: int
     changed: Mapping[str, tuple[int, int]]
-    """The deltas that it has written, by name: of which shard, and which version of it."""
+    """Shard and version of each delta that it has written, by the delta's name."""
 
 
 class ServedStage:
@@ -62,16 +62,16 @@ class ServedStage:
             )
             self._opened = opened.pop_all()
         self.state = self._state()
-        """What is committed, and nothing that is open: it is replaced, and never changed."""
+        """What is committed, without open shards: replaced with each batch, never changed."""
 
     @property
     def head(self) -> Head | None:
-        """The head that says what is committed; None if that was given."""
+        """The head that says what is committed; None if pointers were given."""
         return self.state.head
 
     @property
     def at(self) -> str:
-        """What no other commit has: page tokens name it."""
+        """A name that no other commit has, for page tokens."""
         return "given" if self.head is None else f"{self.head.run}/{self.head.batch}"
 
     @property
@@ -129,19 +129,19 @@ class Follower:
         self._subscribers: set[asyncio.Queue[SeenBatch | None]] = set()
 
     def open(self) -> None:
-        """Open the state; nothing is restored yet. Raises StateStoreError, if nothing says what is committed, too."""
+        """Open the state; nothing is restored yet. Raises StateStoreError, also if nothing says what is committed."""
         for number, state in enumerate(open_states(self.path, self._options)):
             if not isinstance(state, LocationState):
                 found = f"a {state.layout.value}, and only state locations are served"
                 raise UnknownLayoutError(state.path, found=found)
             if not state.knows_pointers:
                 state.read_head()
-            _ = state.pointers  # says which option is missing
+            _ = state.pointers  # raises, and names the option that is missing
             self.stages.append(ServedStage(number, state.location, self._options.pointers, self._options.work_dir))
             self._see(self.stages[-1])
 
     async def ask(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Return what a function returns that is called in the thread of the open shards."""
+        """Call a function in the thread of the open shards, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     async def follow(self) -> None:
@@ -152,8 +152,8 @@ class Follower:
             try:
                 found = await self.ask(self._refresh)
             except Exception as error:
-                # A fault of ours: what was read stays, and is not said to be the newest.
-                _LOG.exception("%s can't be followed", self.path)
+                # A defect of ours: the last batch is served on, and the problem says that it may not be the newest.
+                _LOG.exception("%s can't be followed; trying again", self.path)
                 self.problem, found = f"the newest batch can't be read: {error}", []
             for event in found if before == self.problem else [*found, None]:
                 for queue in self._subscribers:
@@ -161,7 +161,7 @@ class Follower:
 
     @contextmanager
     def subscribed(self) -> Iterator[asyncio.Queue[SeenBatch | None]]:
-        """Hand out a queue of batches to come; None says that `problem` is another one now."""
+        """Hand out a queue of batches to come; None in it says that `problem` has changed."""
         queue: asyncio.Queue[SeenBatch | None] = asyncio.Queue()
         self._subscribers.add(queue)
         try:

@@ -39,10 +39,10 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """Lets GET requests through: to loopback if they name it as their host, to `/api/` if they have the token.
+    """Lets GET and HEAD requests through: on loopback if they name it as host, to `/api/` if they have the token.
 
-    A page of another site that had its own name lead to this machine would name that as host. The files of the page
-    hold no state, and need no token.
+    A foreign site may point its own name at this machine (DNS rebinding): its requests then name that host. The files
+    of the page hold no state, and need no token.
     """
 
     def __init__(self, inner: Application, *, token: str | None, only_loopback: bool) -> None:

@@ -33,7 +33,7 @@ from upgrade_tools.serve.content import Document, content, headers_content, key_
 HISTORY_S: Final = 2.0
 _EARLIER_S: Final = 1.0
 _RESTORED_BYTES: Final = 64 << 20
-"""A shard with larger snapshots is not restored to show what was there before a change."""
+"""A shard whose snapshot and deltas are larger is not restored to show what was there before a change."""
 
 
 class WrittenVersion(NamedTuple):
@@ -64,7 +64,7 @@ class Shown:
 def versions_of(location: DurableLocation, pointer: CommitPointer) -> list[WrittenVersion]:
     """Return the committed deltas of a shard that are still there, newest first.
 
-    Those that the pointer names are; of an older version it is the one on the pointer's line, where there is only one.
+    Of versions that the pointer does not name, these are deltas that are alone on the pointer's line.
     """
     entries = {entry.name: entry for entry in location.entries(delta_directory(pointer.shard))}
     found = {}
@@ -86,7 +86,7 @@ def versions_of(location: DurableLocation, pointer: CommitPointer) -> list[Writt
 
 
 def key_history(shown: Shown, pointer: CommitPointer, spec: StoreSpec, key: bytes, before: int | None) -> Document:
-    """Return the writes of a key in the retained deltas of a shard, newest first, from those before a version on."""
+    """Return the writes of a key in a shard's retained deltas, newest first; with `before`, only of lower versions."""
     deadline = time.monotonic() + HISTORY_S
     versions = [each for each in versions_of(shown.location, pointer) if before is None or each.version < before]
     layout, writes, more = layout_of(spec), [], None
@@ -196,7 +196,7 @@ class _Old:
         self._found: dict[tuple[str, bytes], tuple[Document | None]] = {}
 
     def look_back(self, keys: set[tuple[str, bytes]]) -> None:
-        """Look for these stores' keys."""
+        """Look for these keys of stores in older deltas for about a second, then in a small shard."""
         deadline = time.monotonic() + _EARLIER_S
         older = [each for each in versions_of(self._shown.location, self._pointer) if each.version < self._version]
         expected, missing = self._version - 1, set(keys)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any, Final
 
-from upgrade_tools.serve.asking import DEFAULT_LIMIT, MAX_LIMIT
+from upgrade_tools.serve.asking import DEFAULT_KEY_LIMIT, DEFAULT_LIMIT, MAX_LIMIT
 
 _TEXT: Final = {"type": "string"}
 _NUMBER: Final = {"type": "integer", "format": "int64"}
@@ -25,7 +25,7 @@ _PARAMETERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     ),
     "timeFrom": ("Not before this time, in milliseconds since the epoch.", _NUMBER),
     "timeTo": ("Not after this time, inclusive.", _NUMBER),
-    "limit": (f"How much at once: at most {MAX_LIMIT}, else {DEFAULT_LIMIT}.", _NUMBER),
+    "limit": (f"How many at once: at most {MAX_LIMIT}; if missing {DEFAULT_LIMIT}, of a key {DEFAULT_KEY_LIMIT}.", _NUMBER),
     "page": ("Where to go on: `page` of the answer before.", _TEXT),
     "before": ("Only writes of versions before this one: `before` of the answer before.", _NUMBER),
     "start": ("The start of the window or session, or from when the version is valid.", _NUMBER),

@@ -21,7 +21,7 @@ _SHOWN_SHARDS: Final = 50
 _UNITS: Final = ("B", "KB", "MB", "GB", "TB", "PB")
 _BAR: Final = 120
 _READ_S: Final = 20.0
-"""For so long shards are opened; what is not read by then is an estimate, and is called one."""
+"""How long shards are opened; what is not read by then is an estimate, and is called one."""
 _NONE: Final = "-"
 
 

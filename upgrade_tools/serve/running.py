@@ -1,4 +1,4 @@
-"""The server: a socket of its own, so that a port in use is said in words, and uvicorn on it."""
+"""The server: a socket of its own, so that the caller can explain a port in use, and uvicorn on it."""
 
 from __future__ import annotations
 

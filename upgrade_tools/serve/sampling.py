@@ -1,4 +1,4 @@
-"""Figures of a store: read in bounded time, at places spread over its keys, and what they say of all."""
+"""Figures of a store, from a sample that is read in bounded time at places spread over its keys."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Sample:
         return len(self.entries) == self.shards
 
     def read(self, shard: int, store: CommittedStore, at_most: int) -> None:
-        """Add a shard, reading about so many pairs. Raises FormatError."""
+        """Add a shard, reading about `at_most` pairs. Raises FormatError."""
         layout, before = layout_of(self.spec), self.entries_read
         self.size_bytes[shard] = store.bytes.approximate_size_bytes()
         found = list(_bounded(islice(store.bytes.range(None, None), at_most)))
@@ -169,7 +169,7 @@ class Sample:
 
 
 def _bounded(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Yield pairs until they are too many bytes."""
+    """Yield pairs until they have too many bytes."""
     left = _SAMPLED_BYTES
     for pair in pairs:
         yield pair
@@ -179,7 +179,7 @@ def _bounded(pairs: Iterable[Pair]) -> Iterator[Pair]:
 
 
 def spread_pairs(store: ByteStore, at_most: int) -> Iterator[Pair]:
-    """Yield about so many pairs of a store, in order, from places that are spread over its keys."""
+    """Yield about `at_most` pairs of a store, in order, from places that are spread over its keys."""
     each, last = max(1, at_most // _PLACES), b""
     for place in _places(store):
         for pair in islice(store.range(place, None), each):
@@ -217,15 +217,15 @@ def _places(store: ByteStore) -> Iterator[bytes]:
 class Samples:
     """Samples of the stores of what is served. Each question looks into more shards, until all are read.
 
-    Where all entries are read they are those of the batch that is served. A sample may be of some seconds ago: to open
-    shards anew for each batch would take more than the query itself.
+    Counts of all entries are of the batch that is served. A sample may be some seconds old: to open shards anew for each
+    batch would take more than the query itself.
     """
 
     def __init__(self) -> None:
         self._samples: dict[str, tuple[str, float, Sample]] = {}
 
     def sample(self, stage: ServedStage, spec: StoreSpec, seconds: float = SAMPLE_S) -> Sample:
-        """Return a store's figures, having looked for about so long; open shards come first."""
+        """Return a store's figures, after reading for about `seconds`; open shards come first."""
         now = time.monotonic()
         at, made, sample = self._samples.get(spec.name, ("", now, None))
         if sample is None or (at != stage.at and (sample.is_counted or now - made > _SAMPLE_AGE_S)):

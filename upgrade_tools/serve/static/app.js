@@ -1,4 +1,4 @@
-// Which view is shown, what is served now, and a new look at it with each batch.
+// Shows the view of the address, and shows it anew with each batch.
 
 import { AnswerError, follow, setToken, takeToken } from "./api.js";
 import { el } from "./dom.js";
@@ -20,7 +20,7 @@ let shown = null;
 const known = new Map();
 let due = null;
 
-/** Return the view of an address: a function that returns its title and nodes, and whether batches bring it anew. */
+/** Return the view of an address: a function that returns its title and nodes, and a heading if that is another. */
 function viewOf({ parts, query }) {
   const [first, name, third] = parts;
   if (!parts.length) return (signal) => overview.show(signal);
@@ -118,7 +118,7 @@ window.addEventListener("hashchange", () => show());
 show();
 follow((kind, data) => {
   if (kind === "batch") onBatch(data);
-  else live.replaceChildren(el("span", { class: "problem" }, data.problem ? plain(data.problem) : "It can be read again."));
+  else live.replaceChildren(el("span", { class: "problem" }, data.problem ? plain(data.problem) : "The newest batch can be read again."));
 }, (problem) => {
   if (problem?.status !== 401) live.replaceChildren(el("span", { class: "problem" }, problem ? problem.message : "Connecting again …"));
 });

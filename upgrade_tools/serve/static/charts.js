@@ -1,4 +1,4 @@
-// Small drawings beside the numbers that they show: none says anything that is not said in words.
+// Small drawings beside the numbers that they show: words say all of it, too.
 
 import { svg } from "./dom.js";
 

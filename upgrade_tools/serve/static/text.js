@@ -48,7 +48,7 @@ export function count(number) {
   return number === null || number === undefined ? "–" : NUMBERS.format(number);
 }
 
-/** Return a number of things, whose word is that of one. */
+/** Return a number of things; `thing` is the word for one. */
 export function several(number, thing) {
   return `${count(number)} ${thing}${number === 1 ? "" : thing === "batch" ? "es" : "s"}`;
 }

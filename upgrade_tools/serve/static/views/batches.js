@@ -96,7 +96,7 @@ function changesOf(found) {
 }
 
 function before({ old }) {
-  if (old === undefined) return el("span", { class: "quiet" }, "older than the retained deltas");
+  if (old === undefined) return el("span", { class: "quiet" }, "not known");
   if (old === null) return el("span", { class: "quiet" }, "was not there");
   return [content(old.value), chips(old.headers)];
 }

@@ -1,4 +1,4 @@
-// Entries of a store, in pages: a form says which, and stands in the address.
+// Entries of a store, in pages: a form says which, and its fields stand in the address.
 
 import { ask } from "../api.js";
 import { el, table } from "../dom.js";
@@ -39,7 +39,7 @@ export async function show(name, query, signal) {
   };
 }
 
-/** Return a page; where its token is of another batch, that which goes on at the same place. */
+/** Return a page; if its token is of another batch, the page of this batch at the same place. */
 async function pageOf(path, asked, signal) {
   try {
     return { found: await ask(path, asked, signal), went: false };
@@ -50,7 +50,7 @@ async function pageOf(path, asked, signal) {
 }
 
 function said({ entries, read, page }) {
-  const all = `${count(entries.length)} entries, ${count(read)} read for them`;
+  const all = `${count(entries.length)} entries, found in ${count(read)} rows`;
   if (!page) return `${all}. There are no more.`;
   return entries.length ? `${all}. There are more.` : `${all}.`;
 }
@@ -63,7 +63,7 @@ function form(name, asked) {
   const choices = CHOICES.map(([field, title]) => el("div", {},
     el("label", { for: `f-${field}` }, title),
     el("select", { id: `f-${field}`, name: field }, ["", ...SERDES].map((serde) =>
-      el("option", { value: serde, selected: serde === (asked[field][0] ?? "") }, serde || "found")))));
+      el("option", { value: serde, selected: serde === (asked[field][0] ?? "") }, serde || "as the server does")))));
   // A second header of the address stays: the form has room for one.
   const others = asked.header.slice(1);
   const submit = (event) => {
@@ -90,7 +90,7 @@ function rowsOf(name, { entries, page }) {
     each.timestamp === undefined ? "–" : time(each.timestamp),
     chips(each.headers, name),
   ].filter((cell) => cell !== null));
-  return table("Entries", columns, rows, page ? "Nothing yet: the next page looks further." : "No entry is as asked for.");
+  return table("Entries", columns, rows, page ? "Nothing yet: the next page looks further." : "No entry matches.");
 }
 
 /** Return the times of a window, session or version. */

@@ -86,7 +86,7 @@ function historyOf(name, asked, past) {
     differencesOf(write)));
   if (!writes.length && !past.before) {
     return el("p", { class: "quiet" }, past.oldestVersion === null
-      ? "No delta of its shard is there."
+      ? "Its shard has no retained delta."
       : `No retained delta has it; the oldest is of version ${count(past.oldestVersion)}.`);
   }
   const earlier = past.before

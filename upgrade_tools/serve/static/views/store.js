@@ -39,7 +39,7 @@ function figures({ entries, counted, sampled, upgradeLeft }) {
 function readOf({ counted, sampled, shards, shardsRead }) {
   if (counted) return `Counted: all ${count(sampled.entries)} entries were read.`;
   const part = shardsRead < shards ? ` in ${shardsRead} of ${shards} shards; the next look reads more` : "";
-  return `Sampled: ${count(sampled.entries)} entries from places spread over the keys${part}. Means and shares are theirs.`;
+  return `Sampled: ${count(sampled.entries)} entries from places spread over the keys${part}. Means and shares are of these.`;
 }
 
 function headersOf({ name, hasHeaders, headers, indexedHeaders, sampled, counted }) {
