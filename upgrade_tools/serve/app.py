@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -36,7 +35,6 @@ from upgrade_tools.serve.history import Shown, key_history, version_changes, ver
 from upgrade_tools.serve.sampling import Samples
 
 STATIC: Final = Path(__file__).parent / "static"
-_LOG: Final = logging.getLogger(__name__)
 _NDJSON: Final = "application/x-ndjson"
 _STREAMED_AT_ONCE: Final = 500
 _HEARTBEAT_S: Final = 15.0
@@ -76,7 +74,7 @@ class Service:
         routes: list[Route | Mount] = [
             Route(path, partial(self._answer, path, answer), name=path) for path, answer in answered.items()
         ]
-        return [*routes, Route("/", partial(_page)), Mount("/", StaticFiles(directory=STATIC))]
+        return [*routes, Route("/", _page), Mount("/", StaticFiles(directory=STATIC))]
 
     async def _answer(
         self, path: str, answer: Callable[[Asked, Request], Awaitable[Any]], request: Request
