@@ -3,9 +3,9 @@
 Records keep their Kafka headers inside state. Formats, names and semantics are those of Kafka Streams (KIP-1271).
 The Spark side is `statestore.spark`; everything else is here, headers also in `statestore.headers`.
 
-Layers, each of which imports those after it only: spark and testing; dsl; operators; processor; middleware; stores;
-recovery; bytestore; connect and kip82; headers; format; errors. `docs/architecture.md` says what is where. Start at
-`processor.topology`, which a user declares, or at `spark.shard_call`, which runs it.
+Layers, each of which imports only later ones: spark and testing; dsl; operators; processor; middleware; interception;
+view; stores; recovery; bytestore; connect and kip82; headers; format; errors. `docs/architecture.md` says what is
+where. Start at `processor.topology`, which a user declares, or at `spark.shards.shard_call`, which runs it.
 
 A module with `__all__` is public and promises what it lists; one without is private.
 """

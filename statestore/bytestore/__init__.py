@@ -1,8 +1,8 @@
 """Ordered maps of bytes to bytes, and the only place that knows RocksDB.
 
-protocol        ByteStore, which everything above works on, and many writes to one at once, in rows; a layer over one
-chunks          how much is held at once of what may be large
-engines/        two of them, RocksDB and memory, and what is theirs: order of keys, memory, table files
+protocol        ByteStore, which everything above works on; many writes at once, in rows; a layer over a store
+chunks          parts of what may exceed memory, bounded in rows and bytes
+engines/        RocksDB and memory: order of keys, memory budget, table files
 kinds/          what a kind of store keeps: its specification, families, keys and entries, segments, versions
 write_sets/     what a micro-batch has written and not yet committed, in memory or beyond it
 upgrades        a store in an older format, opened and converted as it is read

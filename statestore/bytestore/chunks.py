@@ -1,4 +1,4 @@
-"""How much is held at once of what may exceed memory: neither too many rows nor too many bytes. The one owner.
+"""Parts of what may exceed memory: neither too many rows nor too many bytes. The one owner of the bounds.
 
 A row that is larger than the bound comes alone: it must fit in memory. Sizes are those of keys, values and headers; the
 number of rows bounds what Python's objects take beside them.

@@ -148,7 +148,10 @@ class HeaderKeys:
     def _tell(self, problem: FormatError) -> None:
         if not self._is_told:
             self._is_told = True
-            _LOG.warning("store %s: an entry is not found by its headers: %s", self._store, problem)
+            remedy = "`upgrade-tools verify` lists such entries"
+            _LOG.warning(
+                "store %s: the index leaves out an entry with malformed headers (%s). %s", self._store, problem, remedy
+            )
 
 
 def _content(value: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""The contract of every ordered map of bytes to bytes, whatever holds it, many writes at once, and a layer over one."""
+"""The contract of every ordered map of bytes to bytes; many writes at once, in rows; and a layer over a store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RowChanges:
 
     keys, logged_keys    where the store keeps each entry, and what its changelog calls it
     values               stored bytes; null deletes
-    times_ms             to where each row brings the time of a store of windows or sessions; None for other stores
+    times_ms             the stream time that each row brings to a store of windows or sessions; None for other stores
     """
 
     def __init__(
@@ -201,8 +201,8 @@ _WRITES: Final = frozenset({"put", "write", "write_rows"})
 class ByteStoreLayer:
     """A RowStore that passes everything to `inner`.
 
-    A layer with a `put` or a `write` of its own is asked for each change that comes the other way, and one that does
-    not say what it does to rows is not given any: no layer is passed by.
+    If a subclass overrides only `put` or only `write`, the changes of the other one go through it, too. If it overrides
+    either, but not `write_rows`, it gets no rows. So no change passes a layer by.
     """
 
     def __init__(self, inner: ByteStore) -> None:
@@ -246,7 +246,7 @@ class ByteStoreLayer:
 
     @property
     def takes_rows(self) -> bool:
-        """Whether it and all below can take many writes at once: not what has a write of its own, and none of rows."""
+        """Whether it and all below can take many writes at once: not if `put` or `write` is overridden without rows."""
         says_last = next(own for known in type(self).__mro__ if (own := _WRITES & vars(known).keys()))
         return "write_rows" in says_last and takes_rows(self.inner)
 

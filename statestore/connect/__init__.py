@@ -4,7 +4,7 @@ scalars    Int8 to Float64: numbers of a fixed width; Instant: a point in time, 
 schema     Type, Schema, Struct, and whether a value follows a schema
 logical_types  what values of the four logical types stand for
 typed_map  TypedMap: a map that tells its keys apart by type
-recently_used  RecentlyUsed: a cache of so many entries
+recently_used  RecentlyUsed: a cache of a bounded number of entries
 recursion  conversion of nested values without a stack of calls
 header     ConnectHeader, here Header too: key, schema and value
 headers    ConnectHeaders, here Headers too: the typed headers of a record

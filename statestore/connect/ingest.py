@@ -78,8 +78,8 @@ class ConnectIngest:
 
     Keys, topics and partitions say which shard a record belongs to: a step that changes them ends the query.
 
-    What converters can't read is asked of the query's FailureHandling.deserialization, what steps can't do of its
-    `refusal`; where the query does not say, `errors.tolerance` does, for all of the query.
+    FailureHandling.deserialization of the query decides about records that converters can't read, its `refusal` about
+    those that steps can't transform. Where the query does not say, `errors.tolerance` decides for all of it.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class ConnectIngest:
 
         Args:
             config: a mapping, the text of a file of Java's properties, or JSON.
-            topics: what to read the headers of some topics with instead: properties, the name of a converter, or one.
-            mode: "strict", or "compat" for converters and steps that are not told and shall do all as Kafka does.
+            topics: other converters for the headers of some topics: properties, a name, or a converter.
+            mode: "strict", or "compat" to do all as Kafka does: for converters and steps without a mode of their own.
 
         Raises ConfigException, with the full name of the property, if one is missing or wrong. Warns of what does
         nothing here.

@@ -1,4 +1,4 @@
-"""What was made last, by key: a cache of so many entries, which forgets what was not asked for longest."""
+"""A cache of a bounded number of entries, which forgets the one that was used longest ago."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 A class here may be the base of others, which say one thing each. Those have no public name: what they know is their
 message, and fields.
 
-data, connect, state, run, new_state, directory, data_source, harness, middleware, schema_registry, kafka_sink and
-platform declare them by subject, as `root` says; the tools have a module of their own.
+data, state, run, new_state, harness and middleware declare them by subject, as `root` says; the tools have a module of
+their own.
 `readable` has times and places in words. Imports nothing of ours; everything imports from here. Start at `root`.
 
 Programmer mistakes (a negative count, a wrong argument type) raise ValueError or TypeError instead. Messages say what

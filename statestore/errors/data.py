@@ -1,4 +1,4 @@
-"""Errors of bytes, serdes and headers."""
+"""Errors of bytes, serdes, headers, and typed headers with their converters and transforms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of middleware: chains that can't work, and records that an interceptor refuses. None holds a key or token."""
+"""Errors of middleware and its serdes: chains that can't work, refused records, schemas. None holds a key or token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of making a state in a new location: from another state, from files, from a topic."""
+"""Errors of making a state in a new location, of the data source, and of state directories."""
 
 from __future__ import annotations
 

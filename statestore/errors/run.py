@@ -1,4 +1,4 @@
-"""Errors of topologies, their input, and the user code in them."""
+"""Errors of topologies, their input, the user code in them, what they run on, and the Kafka sink."""
 
 from __future__ import annotations
 

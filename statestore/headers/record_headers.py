@@ -57,7 +57,7 @@ def _checked_pairs(pairs: Iterable[tuple[str, bytes | None]]) -> tuple[Header, .
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise TypeError(
-                f"headers are keys and values in pairs, and {shape_of(pair)} is none: "
+                f"headers are keys and values in pairs, and {shape_of(pair)} is not such a pair: "
                 "write Headers([(key, value), ...])"
             )
         found.append(Header(*pair))

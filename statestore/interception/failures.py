@@ -21,7 +21,7 @@ from statestore.headers.topic_columns import Send, SourceFields
 from statestore.interception.interceptor import Interceptor, tolerance_of
 
 Refusal: TypeAlias = "RecordRefusedError | DataException"
-"""Why an interceptor does not take a record: for a reason of its own, or as it can't be what it is to be."""
+"""Why an interceptor does not take a record: it refuses it, or data can't be converted."""
 
 _ERRORS: Final = "statestore.errors"
 _MESSAGE_BYTES: Final = 4 << 10
@@ -219,8 +219,8 @@ class FailureHandling:
     def around(self, chain: Iterable[Interceptor]) -> FailureHandling:
         """Return this, and what a connector's configuration in a chain says of what is not said here.
 
-        What fails then is a dead letter if there is a topic for them. It says nothing of processors and sinks. Warns of
-        what is said twice.
+        A configuration says nothing of processors and sinks. Records that it lets go are dead letters if there is a
+        topic for them. Warns if it names another topic than the query.
         """
         if (tolerance := tolerance_of(chain)) is None:
             return self
@@ -297,7 +297,7 @@ class FailureHandling:
 _HANDLERS: Final = {stage: stage.name.lower() for stage in FailureStage}
 
 FAIL_ALWAYS: Final = FailureHandling()
-"""What is done if nothing else is said."""
+"""The default: every failure ends the query."""
 
 
 def _word(parameter: str, word: Any) -> OnFailure:
@@ -309,7 +309,7 @@ def _word(parameter: str, word: Any) -> OnFailure:
 OnRefusal: TypeAlias = "Callable[[SourceFields | None, str, Refusal], None]"
 """Takes a record as it came, None for what belongs to none, the interceptor that does not take it, and why.
 
-What ends the task it raises."""
+It raises what is to end the task."""
 
 
 def raise_refusal(record: object, interceptor: str, error: Refusal) -> None:

@@ -49,7 +49,7 @@ class InterceptorContext(Protocol):
         """The highest timestamp that the shard has seen, in milliseconds since the epoch; -1 before the first."""
 
     def stream_time_ms_of(self, key: bytes | None) -> int:
-        """Return the highest timestamp that the shard has seen, or that in which a key was before it was rescaled."""
+        """Return the highest timestamp seen by the shard, or by the key's shard before the state was rescaled."""
 
     @property
     def current_system_time_ms(self) -> int:

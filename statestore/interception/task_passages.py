@@ -153,7 +153,7 @@ class TaskEmission:
         self._pass(batch)
 
     def _pass(self, batch: pa.RecordBatch) -> None:
-        # Which input a row came of goes along, so that what is refused can be put out as it came.
+        # The input of each row goes along, so that a refused row can become a dead letter as it came.
         origin = pa.record_batch([batch.column("topic"), pa.array(np.arange(batch.num_rows))], names=["topic", _SOURCE])
         for passed in self._passage.pass_columns(topic_columns.record_columns(batch, origin)):
             made = [passed.topic, passed.timestamp_ms, passed.key, passed.value, passed.headers]

@@ -1,4 +1,4 @@
-"""Middleware over headers: interceptors that user code need not know of, chains of them, and what is done on failure.
+"""Middleware over headers: applications that do their work without user code, as interceptors in chains.
 
 security        who may, and who did: signing, encryption, auth, cedar, and the keys that they have
 size            what a record weighs: compression, slicing, claim_check, header_ids, compact_headers, header_limits
@@ -6,9 +6,9 @@ schemas         what it means: schema_registry, polyglot, cloud_events
 lineage         where it has been: tracing, trail, chargeback
 lifetime        until when it counts: expiry, compaction
 
-application     what they share
+application     what the applications share
 
-Applications are public modules: nothing is imported that nobody asked for. A task runs a chain around a topology,
+Applications are public modules, which users import one by one. A task runs a chain around a topology,
 `with_middleware` on a DataFrame, ChainClient around a plain client. How they work is in `interception`, which this
 imports.
 """

@@ -40,18 +40,18 @@ nothing may be decided by them.
 
 
 class Application(Interceptor):
-    """An interceptor that properties named after its kind make, and that knows the time."""
+    """An interceptor that can be made of properties, which are named after its kind, and that knows the time."""
 
     _options: ClassVar[ConfigDef]
-    """Those whose default is None are not passed on, unless they are there."""
+    """Properties that are not set and have no default are not passed on."""
     _context: InterceptorContext | None = None
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Self:
         """Make one of the properties of its kind, as `statestore.signing.*`: the arguments, with dots for underscores.
 
-        What is an object or a function is given as module:function, which returns the object, or is it. Raises
-        ConfigException for a property that is missing, or has a value that it can't have.
+        A function is given as module:function; an object, too, by a function that returns it. Raises ConfigException
+        for a property that is missing, or has an illegal value.
         """
         given = Properties(config).below(f"statestore.{cls.kind}.")
         values = cls._options.parse(given).items()
@@ -70,12 +70,12 @@ class Application(Interceptor):
         self._context = context
 
     def _now_ms(self) -> int:
-        """Return the wall clock of the context, which is the same when a batch is retried; without, the machine's."""
+        """Return the wall clock of the context, the same when a batch is retried; without a context the machine's."""
         return time.time_ns() // 1_000_000 if self._context is None else self._context.current_system_time_ms
 
 
 def options(**names_by_type: str) -> ConfigDef:
-    """Return properties by type, several in one text. Those with a "!" must be set."""
+    """Return properties by type; a text has the names of several, and a "!" behind each that must be set."""
     made = []
     for type_, names in names_by_type.items():
         for name in names.split():
@@ -96,7 +96,7 @@ def has_none(records: RecordColumns, key: str) -> bool:
 
 
 def with_header_where(records: RecordColumns, mask: pa.BooleanArray, key: str, values: Any) -> RecordColumns:
-    """Return the records, those where `mask` is true with one more header: `values` has one for each row, or is one."""
+    """Return the records, with one more header where `mask` is true: `values` are one for each row, or one for all."""
     if pc.all(mask).as_py():
         return records.with_header(key, values)
     if not pc.any(mask).as_py():

@@ -96,7 +96,7 @@ class InterceptorNode:
     interceptor: Interceptor
     stores: tuple[str, ...]
     entry_keys: Mapping[str, str]
-    """As a processor's."""
+    """As `ProcessorNode.entry_keys`."""
 
     @property
     def name(self) -> str:

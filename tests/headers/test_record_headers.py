@@ -279,7 +279,7 @@ def test_headers_of_headers_are_not_parsed() -> None:
         (lambda headers: Headers({"k": b"v"}), r"not a dict, whose keys can't repeat: write Headers\(list"),
         (
             lambda headers: Headers(("k", b"v")),
-            r"str of 1 characters is none: write Headers\(\[\(key, value\), ...\]\)",
+            r"str of 1 characters is not such a pair: write Headers\(\[\(key, value\), ...\]\)",
         ),
         (lambda headers: Headers(b"\x00"), r"not bytes: write Headers.from_bytes\(data\)"),
         (lambda headers: Headers(None), r"not None: write Headers\(\) for none"),

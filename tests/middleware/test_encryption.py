@@ -122,6 +122,9 @@ def test_what_is_not_encrypted_is_refused_or_passes() -> None:
     assert contents(Chain([lenient]).ingest(arrived(plain))) == contents([plain])
     with pytest.raises(CiphertextRefusedError):
         Chain([lenient]).ingest(arrived(produced(headers=[MARK])))
+    null_mark = produced(headers=[(MARK[0], None)])
+    assert contents(lenient.on_ingest_columns(in_columns([null_mark]))) == [(b"k", b"v", [])]
+    assert contents(Chain([lenient]).ingest(arrived(null_mark))) == [(b"k", b"v", [])]
     tombstone = arrived(produced(value=None, headers=[MARK]))
     assert contents(Chain([Encryption(BEFORE)]).ingest(tombstone)) == [(b"k", None, [])]
 

@@ -25,7 +25,10 @@ _PARAMETERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     ),
     "timeFrom": ("Not before this time, in milliseconds since the epoch.", _NUMBER),
     "timeTo": ("Not after this time, inclusive.", _NUMBER),
-    "limit": (f"How many at once: at most {MAX_LIMIT}; if missing {DEFAULT_LIMIT}, of a key {DEFAULT_KEY_LIMIT}.", _NUMBER),
+    "limit": (
+        f"How many at once: at most {MAX_LIMIT}; if missing {DEFAULT_LIMIT}, of a key {DEFAULT_KEY_LIMIT}.",
+        _NUMBER,
+    ),
     "page": ("Where to go on: `page` of the answer before.", _TEXT),
     "before": ("Only writes of versions before this one: `before` of the answer before.", _NUMBER),
     "start": ("The start of the window or session, or from when the version is valid.", _NUMBER),

@@ -217,7 +217,7 @@ def _places(store: ByteStore) -> Iterator[bytes]:
 class Samples:
     """Samples of the stores of what is served. Each question looks into more shards, until all are read.
 
-    Counts of all entries are of the batch that is served. A sample may be some seconds old: to open shards anew for each
+    Counts of all entries are of the batch that is served. A sample may be some seconds old: to open shards for each
     batch would take more than the query itself.
     """
 

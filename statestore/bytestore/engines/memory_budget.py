@@ -7,7 +7,7 @@ task's part is divided:
     1/4     to the write buffers of the shard's database: the larger, the fewer files an applied delta becomes
     1/8     to the buffers of the database that uncommitted writes spill to: files of a few MB are enough for it
     1/16    to the block cache. Uncompressed blocks are read in place from mapped files and do not go there; it bounds
-            what does
+            the rest
 
 and 1/16 is left for the record batch of a delta that is being encoded.
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 DEFAULT_TASK_BYTES: Final = 256 << 20
-"""Of a task if nothing else is said, and of tools and readers, which open a shard at a time."""
+"""The default of a task; also the budget of tools and readers, which open a shard at a time."""
 MIN_TASK_BYTES: Final = 16 << 20
 """With less the write buffers are so small that RocksDB does nothing but flush and compact."""
 

@@ -41,7 +41,7 @@ class KeyOrder:
             del self._ordered[bisect_left(self._ordered, key)]
 
     def forget(self) -> None:
-        """Note that the keys are others now."""
+        """Drop the order: the keys have changed in other ways."""
         self.is_kept = False
         self._ordered = []
         self._added.clear()

@@ -88,7 +88,7 @@ class KindLayout(ABC):
     keeps_versions: ClassVar[bool] = False
     """Whether the result of a put depends on earlier ones, and tombstones stay: entries are in rows of versions."""
     unended_segment: ClassVar[int | None] = None
-    """The id of the segment of entries that have no end yet; None if all have one."""
+    """The id of the segment of entries that have no end yet; None if every entry has an end."""
     put_time_column: ClassVar[str | None]
     """Which time of a put is that of `put_time_ms`: start_ms or end_ms; None for stores without time."""
     segment_time_column: ClassVar[str | None]

@@ -54,20 +54,20 @@ def is_latest_key(key: bytes) -> bool:
 
 
 class Segments:
-    """The segments of a store, and its stream time, the latest that was put; -1 is not known, and all is live."""
+    """The segments of a store, and its stream time, the latest that was put; -1 if unknown: then all are live."""
 
     def __init__(
         self, inner: ByteStore, retention_ms: int, interval_ms: int, stream_time_ms: int = NO_STREAM_TIME
     ) -> None:
         self.stream_time_ms = stream_time_ms
         self.latest_ms = MAX_SEGMENT_ID
-        """No put takes the stream time beyond this: a caller that puts what a shard ahead sent sets it."""
+        """No put takes the stream time beyond this. Set while records of a shard with a later stream time are put."""
         self.retention_ms = retention_ms
         self._interval_ms = interval_ms
         self._inner = inner
         self._ids: list[int] | None = None  # looked up when first needed, and kept up to date from then on
         self._last_used: int | None = None  # most puts are to one segment, or a few
-        self.first_live = 0  # the id of the first segment that has not expired; 0 at the least
+        self.first_live = 0  # the id of the first segment that has not expired, at least 0
         self._find_first_live()
 
     def id_of(self, time_ms: int) -> int:
@@ -137,7 +137,7 @@ class Segments:
         first = time_ms // self._interval_ms
         if first < self.first_live:
             first = self.first_live
-        if ids and ids[-1] == first:  # mostly: what comes late is not that late
+        if ids and ids[-1] == first:  # the usual case: late records still fall into the newest segment
             return ids[-1:]
         return ids[bisect_left(ids, first) :][::-1]
 

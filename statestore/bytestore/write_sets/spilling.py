@@ -118,7 +118,7 @@ class SpillSpace:
 
     def __enter__(self) -> SpillSpace:
         if self.directory.exists():
-            _LOG.info("removing %s, which a process left that died", self.directory)
+            _LOG.info("removing %s, left by a process that died", self.directory)
             shutil.rmtree(self.directory)
         return self
 

@@ -89,7 +89,7 @@ class _Reader:
                 value = self._attach(value, open_, names)
 
     def _start(self, open_: list[list[Any] | dict[str, Any]], names: list[str]) -> Any:
-        """Read a value that is not nested, or an empty container; of others what opens them."""
+        """Read a value that is not nested, or an empty container; of another container only its beginning."""
         character = self._peek()
         if character == '"':
             return self._string()
@@ -196,10 +196,10 @@ class _Reader:
         if len(digits) + len(fraction) + len(exponent) > _MOST_DIGITS:
             raise self._malformed(f"a number has more than {_MOST_DIGITS} digits")
         if self.strict and len(whole) > 1 and whole[0] == "0":
-            raise self._malformed("a number begins with a zero that says nothing")
+            raise self._malformed("a number has a leading zero")
         self.position = found.end()
         if is_root and self._peek() not in ("", " ", "\t", "\n", "\r"):
-            raise self._malformed("no space is behind the number")
+            raise self._malformed("no space follows the number")
         if not fraction and not exponent:
             return int(found[0])
         try:

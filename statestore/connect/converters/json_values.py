@@ -195,7 +195,7 @@ class PayloadReader:
 
     def _decimal(self, schema: Schema, node: Any) -> Decimal:
         if _is_number(node):
-            value = Decimal(node) if node else Decimal(node).copy_abs()  # there is no zero below zero
+            value = Decimal(node) if node else Decimal(node).copy_abs()  # Java's decimals have no negative zero
             return self._with_scale(schema, value) if self._strict else value
         if isinstance(node, str):
             problem = "Invalid bytes for Decimal field"
@@ -266,8 +266,8 @@ def _kind(node: Any) -> str:
 class PayloadWriter:
     """Makes JSON of values: of None, `replace_null` says whether a default stands for it.
 
-    `strict` refuses what would be read as something else: what follows no schema as the reader has it, numbers that are
-    none without a schema, null for a key.
+    `strict` refuses what would be read as something else: NaN, infinities and keys other than text without a schema,
+    null keys, keys that are one as text, and what does not follow the schema as the reader has it.
     """
 
     def __init__(self, *, strict: bool, replace_null: bool, decimals_are_numbers: bool) -> None:

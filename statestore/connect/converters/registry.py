@@ -32,7 +32,7 @@ def header_converter(
     Args:
         properties: `header.converter` is the converter: the name of Kafka's class, in full, without its package, or
             short (`Json`); "module:Class" for a class of yours; a class; an object, which is configured. Those that
-            begin with `header.converter.` are its own. Others are another's, and are passed over. A text, or a
+            begin with `header.converter.` are its own. All others are ignored. A text, or a
             converter, stands for `header.converter` alone. A converter that is passed here is returned as it is.
         mode: what its property `mode` is if it is not set: "strict", or "compat" for all as Kafka does it.
 

@@ -84,8 +84,8 @@ class TransformChain:
 class ColumnChain:
     """A chain, and the converter that headers are read and written with, over columns of many records.
 
-    What looks at nothing but headers, topics and whether there is a value is run on whole columns, without a Python
-    object a record; any other chain on records that are made of the rows. Both do the same: a header that no step
+    What looks only at headers, topics and whether there is a value runs on whole columns, without a Python object a
+    record; any other chain on records that are made of the rows. Both do the same: a header that no step
     touches keeps its bytes, and what a step adds has those that the converter writes.
 
     What works on keys or values finds those of the columns with schemas (see `typed_columns`): a row of a struct column

@@ -9,7 +9,7 @@ class StoreFormat(IntEnum):
     """The layout of a store's values. On disk and in checkpoints: never renumber, never reuse a number.
 
     A newer format has a higher number: upgrades go from lower to higher ones. A new one is a module in `format` and a
-    row in each table by format: `format.stored_value`, `bytestore.kinds.store_spec` and
+    row in each table by format: `format.values.stored_value`, `bytestore.kinds.store_spec` and
     `stores.codec`.
     """
 

@@ -145,7 +145,7 @@ class _BeforeValue(dict[bytes, tuple[UnpackBeforeValue, int]]):
 
 
 def _refuse_size(data: bytes) -> NoReturn:
-    raise struct.error("the size of the headers is none, or takes more than two bytes")
+    raise struct.error("the size of the headers is negative, or takes more than two bytes")
 
 
 before_value: Final = _BeforeValue()  # for loops over many values: `unpack, value_at = before_value[stored[:2]]`

@@ -46,9 +46,9 @@ def compacted(
     """Return what compaction leaves of the records of one log, in their order.
 
     A record is replaced by a later one with the same bytes in `header`, or, where there is no such header or its value
-    is null, in its key. One that has neither is left. Null values replace, and go with what they replaced unless
-    `keep_tombstones`; so does what has expired at `now_ms`, milliseconds since the epoch, tombstones too: an
-    `expiry_header` of None looks for none. A malformed expiry does not count, as in a store.
+    is null, in its key. One that has neither is left. Null values replace others, and are left out themselves unless
+    `keep_tombstones`. What has expired at `now_ms`, in milliseconds since the epoch, is left out in any case; with an
+    `expiry_header` of None nothing expires. A malformed expiry does not count, as in a store.
 
     Of each key one record is held in memory. Raises FormatError for headers that can't be read.
     """

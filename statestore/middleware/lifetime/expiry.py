@@ -39,9 +39,9 @@ class ExpiryHeader(Application):
     A record expires `lifetime` after its timestamp, or after the batch's time if it has none. A record that has the
     header already keeps it, also one whose value is null, which never expires. `lifetime` of None stamps nothing.
 
-    A record that is ingested at its time, or later, by the clock of the micro-batch, is dropped, and the log says how
-    many those were; with expired="refuse" it raises RecordExpiredError. One whose header is malformed raises
-    ExpiryHeaderError: whoever wrote it meant it to expire. In a configuration, `lifetime` is `lifetime.ms`.
+    A record that is ingested when it expires or later, by the clock of the micro-batch, is dropped, and the log counts
+    such records; with expired="refuse" it raises RecordExpiredError. A malformed header raises ExpiryHeaderError:
+    whoever wrote it meant the record to expire. In a configuration, `lifetime` is `lifetime.ms`.
     """
 
     kind = "expiry"
@@ -53,7 +53,7 @@ class ExpiryHeader(Application):
     def __init__(self, lifetime: Duration | None = None, *, header: str = EXPIRY_HEADER, expired: str = "drop") -> None:
         """Make one.
 
-        Raises ValueError for a lifetime below 1 ms or no whole number of them, for an empty name, and unless `expired`
+        Raises ValueError for a lifetime below 1 ms or with a fraction of one, for an empty name, and unless `expired`
         is "drop" or "refuse".
         """
         if not header:

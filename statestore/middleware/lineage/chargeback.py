@@ -26,7 +26,7 @@ USAGE_STORE: Final = "chargeback-usage"
 NOBODY: Final = ""
 """The principal of records without a trail."""
 OTHERS: Final = "*"
-"""The principal of all for whom a shard has no room for totals of their own."""
+"""The principal that stands for all others once a shard has `max_principals` totals."""
 
 _Charged: TypeAlias = Literal["sender", "origin"]
 _SingleRecords: TypeAlias = "Iterable[ConsumerRecord[Any, Any] | ProducerRecord[Any, Any]]"

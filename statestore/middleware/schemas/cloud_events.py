@@ -203,7 +203,7 @@ class CloudEvents(Application):
         return (record,)
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns | None:
-        """Let records in columns in if all of them are events in binary mode; None has them looked at one by one."""
+        """Let records in if all are events in binary mode; None: they must be looked at one by one."""
         topics = () if records.topic is None else records.topic.unique().to_pylist()
         are_ours = self._topics is None or self._topics.issuperset(topics)
         return records if are_ours and _are_binary_events(records) else None

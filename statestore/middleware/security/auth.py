@@ -190,7 +190,7 @@ class Authentication(KeyedInterceptor):
         audit_topic: str | None = None,
         cache_size: int = 1000,
     ) -> None:
-        """Raise ValueError for unknown algorithms, and without keys and token; TypeError for a text in place of a list.
+        """Raise ValueError for unknown algorithms, and with neither keys nor token; TypeError for a text as a list.
 
         ValueError, too, for keys without algorithms, sizes and times out of range, and CLAIMS_HEADER as `header`.
         """
@@ -205,7 +205,7 @@ class Authentication(KeyedInterceptor):
         if leeway_ms < 0 or max_bytes < 1 or cache_size < 1:
             raise ValueError("leeway_ms must be 0 or more, max_bytes and cache_size 1 or more")
         if header == CLAIMS_HEADER:
-            raise ValueError(f"header {CLAIMS_HEADER!r} is for claims, and no token's")
+            raise ValueError(f"header {CLAIMS_HEADER!r} is for claims: name another one for tokens")
         own = Keyring({}) if keys is None else keys
         super().__init__(own, emits=token is not None, ingests=keys is not None, required=required)
         self._algorithms: Final = tuple(algorithms)

@@ -117,7 +117,7 @@ class Encryption(KeyedInterceptor):
         """Decrypt a record's value. Raises CiphertextRefusedError and UnknownKeyIdError."""
         if not self._ingests:
             return (record,)
-        is_marked = ENCRYPTION_HEADER in record.headers
+        is_marked = value_of(record.headers, ENCRYPTION_HEADER) is not None
         record.headers.remove(ENCRYPTION_HEADER)
         value = self._decrypted(record.topic, record.key, record.value, is_marked)
         return (record if value is record.value else record.copy(value=value),)

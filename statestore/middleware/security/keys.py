@@ -179,7 +179,7 @@ class Keyring(Mapping[str, Key]):
     """Keys by their ids. Rings with the same keys and the same active one are equal."""
 
     def __init__(self, keys: Mapping[str, Key], active: str | None = None) -> None:
-        """Take keys by their ids, which are not secret; `active` is the id of the one for new data, None for no such.
+        """Take keys by their ids, which are not secret; `active` is the id of the one for new data, if there is one.
 
         Rotation: add a key everywhere, then make it active, and remove the old one when nothing of it is left.
         Raises TypeError if a key is not a Key, ValueError for ids that are empty, not printable or longer than

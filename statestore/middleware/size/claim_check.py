@@ -135,7 +135,7 @@ class ClaimCheck(Application):
         return value
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
-        """Check a large value in, or write the object of a claim anew that goes on with an empty value.
+        """Check a large value in, or write the object of a claim anew if an empty value carries the claim on.
 
         Raises ClaimError for a value that is too large, what `fetch` raises for a claim, and LocationNotWritableError.
         """
@@ -178,10 +178,10 @@ class ClaimCheck(Application):
 def delete_objects(location: str | Path | DurableLocation, before_ms: int, *, live: Iterable[bytes]) -> int:
     """Delete the objects that were last written before a time, in milliseconds since the epoch, and are not `live`.
 
-    It knows neither topics nor states: `live` are the claims that state holds, as bytes of the header, and `before_ms`
-    is earlier than any record was sent that a topic had when they were gathered; claims of topics may be live instead.
-    Other files are left alone. Returns how many were deleted. Raises LocationError, and ClaimError for what is not a
-    claim, before any is deleted.
+    It knows neither topics nor states. Gather as `live` the claims that state holds, as bytes of the header. Take a
+    `before_ms` before the oldest record that topics had then; or gather the claims of topics, too. Other files are left
+    alone. Returns how many were deleted. Raises LocationError, and ClaimError for what is not a claim, before any is
+    deleted.
     """
     kept = {_Claim.of(claim).path for claim in live}
     opened = DurableLocation.of(location)

@@ -212,7 +212,7 @@ class Compression(Application):
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns | None:
         """Decompress the value of each record that says it is compressed. Raises what `on_ingest` raises.
 
-        Leaves them to be taken one by one, and handed on in parts, if they come to be a lot together.
+        Returns None if the values are large together: the records then go one by one, and on in parts.
         """
         marks = records.header(COMPRESSION_HEADER)
         if marks.null_count == len(marks):

@@ -23,7 +23,7 @@ _HEADER_BYTES_MIN: Final = 2  # of an empty key and no value: one byte for the l
 class HeaderLimits(Application):
     """Refuses records with more than `max_headers` headers, or more than `max_bytes` of them as they are encoded.
 
-    Only their count is read. Put it at the end of a chain: so what comes in passes it first.
+    Of the headers only the count is decoded. Put it at the end of a chain, so that what comes in passes it first.
     """
 
     kind = "limits"
@@ -44,7 +44,7 @@ class HeaderLimits(Application):
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
         """Raise HeaderLimitError if a record is beyond the limits."""
         sizes = row_sizes(records.headers)
-        # Only so many bytes can hold more headers than are allowed.
+        # Fewer bytes can't hold more headers than are allowed.
         suspects = np.flatnonzero(sizes > min(self.max_bytes, _HEADER_BYTES_MIN * self.max_headers))
         for data in pc.take(records.headers, suspects).to_pylist():
             self._check(data)

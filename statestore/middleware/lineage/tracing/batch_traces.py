@@ -64,7 +64,7 @@ class ProcessTracer:
         took_ms = (monotonic() - start_s) * 1000
         if not is_done or took_ms > FLUSH_MS:
             self._held_off_until_s = monotonic() + HELD_OFF_MS / 1000
-            problem = "spans took %d ms to hand over: is the collector there? Not waiting for it for %d s"
+            problem = "spans took %d ms to hand over: check the collector. Batches do not wait for it in the next %d s"
             _LOG.warning(problem, took_ms, HELD_OFF_MS // 1000)
 
 
@@ -83,7 +83,7 @@ def process_tracer(identity: str, factory: ProviderFactory | None) -> ProcessTra
 
 def _kept(identity: str, provider: otel.TracerProvider) -> ProcessTracer:
     if not isinstance(provider, otel.TracerProvider):
-        raise TypeError(f"a factory of tracer providers made {provider!r}")
+        raise TypeError(f"tracer_provider must return a TracerProvider of OpenTelemetry, not {type(provider).__name__}")
     found = _BY_IDENTITY.get(identity)
     if found is None or found.provider is not provider:
         found = _BY_IDENTITY[identity] = ProcessTracer(provider)

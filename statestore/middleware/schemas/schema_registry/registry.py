@@ -62,7 +62,7 @@ class SchemaRegistry(ABC):
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema | None:
         """Return the schema with an id; None if the registry answers that it has none.
 
-        Raises IncompatibleSchemaError if Avro has none like it. Whatever else it raises means that it can't be asked.
+        Raises IncompatibleSchemaError if it is not one of Avro. Whatever else it raises means that it can't be asked.
         """
 
     def connect(self) -> Any:
@@ -78,7 +78,7 @@ class SchemaRegistry(ABC):
         return known.connection
 
     def deposit_if_new(self, subject: str, schema: str) -> SchemaIds:
-        """Return the ids of a schema in JSON, which is deposited for a subject if the process does not know of that.
+        """Return the ids of a schema in JSON, deposited for a subject unless the process knows that it was.
 
         Raises SchemaRejectedError, and RegistryUnavailableError.
         """

@@ -36,7 +36,7 @@ def avro_serde(
     """Return the serde of keys (`for_key`) or values in Avro whose schemas a registry keeps. Records are dicts.
 
     schema    what is written with, and what all is read as; None only reads, and each as its own schema has it
-    place     where the id is written; read it is wherever it stands
+    place     where the id is written; it is read wherever it stands
     subject   what the schema is deposited for: a name, or what returns one for topic and full name of the schema, each
               of which may be None. None: "<topic>-value", "<topic>-key", and in stores, which have no topic, the name
 
@@ -99,7 +99,7 @@ def read_as(reader: AvroSchema | None, writer: AvroSchema, datum: bytes) -> Any:
 
 
 def schema_text(schema: str | dict[str, Any] | list[Any]) -> str:
-    """Return a schema in JSON, which may be given as Python has it. Raises DataException if Avro has none like it."""
+    """Return a schema in JSON, which may be given as Python has it. Raises DataException if it is not one of Avro."""
     text = schema if isinstance(schema, str) else json.dumps(schema)
     avro_schema(text)
     return text

@@ -69,9 +69,9 @@ class Slicing(Application):
             max_open_bytes: how much slices may take in a shard's state. Beyond either, the message that has waited
                 longest is given up.
             timeout: after how long without a further slice a message is given up; a timedelta, or milliseconds.
-            use_timers: whether the wall clock has that looked at too, every quarter of the timeout, and not only each
-                batch of a shard. Spark does not end a query with timers when all input is read, and can't give them to
-                one that began without.
+            use_timers: whether a timer looks for such messages every quarter of the timeout, not only each batch of the
+                shard. Spark does not end a query with timers when all input is read, and can't give them to one that
+                began without.
             persistent: whether slices wait in RocksDB, or in memory.
 
         A message that is given up is refused as its first slice, with a SlicesIncompleteError.

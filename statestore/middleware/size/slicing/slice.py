@@ -71,7 +71,7 @@ class Slice:
         if not (made.index < made.count <= min(made.size_bytes, MOST_SLICES)):
             raise SliceError(
                 f"its header {CHUNK_HEADER} says slice {made.index} of {made.count}, of {made.size_bytes} bytes, "
-                f"which can not be; at most {MOST_SLICES} are glued"
+                f"which can't be; at most {MOST_SLICES} are glued"
             )
         return made
 
