@@ -109,7 +109,7 @@ bench: java $(INSTALLED) jars ## run the benchmarks
 	@$(WITH_JAVA) $(BIN)/python benchmarks/dsl.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py $(ARGS)
 
-bench-check: $(INSTALLED) ## compare shard call, stores and codecs with the recorded baseline; ARGS=--record writes it
+bench-check: $(INSTALLED) ## compare shard call, operators, stores and codecs with the recorded baseline; ARGS=--record writes it
 	@$(BIN)/python benchmarks/check.py $(ARGS)
 
 bench-peers: java $(INSTALLED) jars ## measure statestore beside Kafka Streams, Quix and Spark; ARGS="--help" says more

@@ -1,4 +1,4 @@
-"""`make bench-check`: has the shard call, a store or a codec become slower than benchmarks/baseline.json says?
+"""`make bench-check`: has what CONTRIBUTING.md names become slower than benchmarks/baseline.json says?
 
 Every figure is a ratio to a reference that is measured in turn in this process, by its CPU time, the best of several
 rounds: Python code beside a fixed loop of Python, columns beside fixed kernels, RocksDB's work beside bare rocksdict.
@@ -11,24 +11,30 @@ from __future__ import annotations
 import argparse
 import gc
 import platform
+import resource
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
+
+import pyarrow as pa
 
 import statestore
 from baseline import LOSS, RENEW, Baseline, BaselineError, Ratios, table
 from codec import codec_runs
 from dsl_in_process import round_of
 from dsl_operators import OPERATORS
-from dsl_programs import SIZE_MS, UPDATE
+from dsl_programs import BY_RECORDS, EACH, UPDATE
 from in_process import OPERATIONS, RecordRounds, Shard, ShardRounds, bare_get_put_s, store_get_put_s
 from references import ENTRIES, ROWS, ColumnKernels, PythonLoop
+from statestore.spark.kafka_sink.partition import PartitionRows, SayEnd, parts_of
 from stores import batch_put_runs, kind_runs, kinds
 from turns import best, mean_us
 from workload import KEYS, CountAndKeepColumns, records
@@ -58,23 +64,72 @@ def python_loop() -> Callable[[], float]:
 
 @contextmanager
 def shard_call_runs(home: Path) -> Iterator[Runs]:
-    """Both paths, and a count by window of the DSL, over the same records each time: all is held after the first."""
+    """Both paths, over the same records each time: all is held after the first."""
     rows = records(0, RECORDS)
     scalar = RecordRounds(home / "scalar", shards=SHARDS)
     columns = RecordRounds(home / "columns", CountAndKeepColumns, SHARDS)
     for path in (scalar, columns):
         path.us(rows)
-    of_dsl = next(operator for operator in OPERATORS if operator.name == "tumbling windows")
-    numbers = round_of(of_dsl, 0, RECORDS, KEYS, batch_ms=SIZE_MS)  # no window is too late for the next round
-    windows = ShardRounds(home / "windows", of_dsl.here[UPDATE](), SHARDS)
-    windows.us(numbers)
     yield {
         "scalar": lambda: scalar.us(rows, CPU)["shard call"],
         "columns": lambda: columns.us(rows, CPU)["shard call"],
-        "windows": lambda: windows.us(numbers, CPU)["shard call"],
         "Python": python_loop(),
         "bare": lambda: bare_get_put_s(home / "bare", CPU) / OPERATIONS * 1e6,
     }
+
+
+IN_COLUMNS = {
+    f"{operator.name} {form}": (operator, form)
+    for operator in OPERATORS
+    if len(operator.topics) == 1 and operator.name != "word count"  # which has stages
+    for form in operator.here
+    if form != BY_RECORDS and (form != EACH or UPDATE not in operator.here)
+}
+
+
+@contextmanager
+def operator_runs(home: Path) -> Iterator[Runs]:
+    """The operators of the DSL that go in columns, over new records each time: windows close, and nothing is late."""
+    runs = {"bare": lambda: bare_get_put_s(home / "bare", CPU) / OPERATIONS * 1e6}
+    for name, (operator, form) in IN_COLUMNS.items():
+        rounds = (round_of(operator, number, RECORDS, KEYS) for number in count())
+        shards = ShardRounds(home / name, operator.here[form](), SHARDS)
+        shards.us(next(rounds))
+        runs[name] = lambda shards=shards, rounds=rounds: shards.us(next(rounds), CPU)["shard call"]
+    yield runs
+
+
+@contextmanager
+def sink_runs(home: Path) -> Iterator[Runs]:
+    """What the sink of transactions does with a row before the client gets it: out of blobs, and into the digest."""
+    rows = records(0, ROWS).select(["topic", "key", "value", "headers"])
+    blobs = [pa.record_batch([pa.concat_arrays(each.column(0) for each in SayEnd(0)(iter([rows])))], ["blob"])]
+
+    def digest() -> None:
+        written = PartitionRows()
+        for part in parts_of(iter(blobs)):
+            if part is not None:
+                written.add(part, with_digest=True)
+        assert written.records == ROWS
+
+    yield {
+        "digest": partial(mean_us, digest, ROWS, CPU),
+        "Python": python_loop(),
+    }
+
+
+@contextmanager
+def import_runs(home: Path) -> Iterator[Runs]:
+    """What a worker of Spark imports for a query, and what of it is others'."""
+
+    def import_us(modules: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", f"import {modules}"], check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e6
+
+    others = "pandas, pyarrow, pyspark.worker"
+    yield {"all": partial(import_us, f"{others}, statestore.spark"), "others": partial(import_us, others)}
 
 
 @contextmanager
@@ -116,10 +171,12 @@ GROUPS = (
         {
             "shard call, scalar : Python loop": ("scalar", "Python"),
             "shard call, columns : bare rocksdict": ("columns", "bare"),
-            "count by window, columns : bare rocksdict": ("windows", "bare"),
         },
         8,
     ),
+    Group(operator_runs, {f"{name}, columns : bare rocksdict": (name, "bare") for name in IN_COLUMNS}, 5),
+    Group(sink_runs, {"digest of the Kafka sink's rows : Python loop": ("digest", "Python")}, 8),
+    Group(import_runs, {"imports of a worker : those of others": ("all", "others")}, 8),
     Group(batch_store_runs, {"get+put in a shard's batch : bare rocksdict": ("store", "bare")}, 5),
     Group(
         kinds_of_store_runs,
