@@ -21,7 +21,7 @@ from statestore.recovery.heads.head import Head, newest_head
 from statestore.recovery.local.local_directory import LocalDirectory, temporary_copies
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.placement import KeyOf, record_keys
-from statestore.recovery.making.rescale import committed_pointers, where_it_began
+from statestore.recovery.making.rescale import committed_pointers, where_all_begin
 from statestore.recovery.metadata.state_metadata import (
     METADATA_NAME,
     StateMetadata,
@@ -227,9 +227,9 @@ class StateView:
         head = newest_head(location, metadata.state_id)
         if head is not None:
             return head, committed_pointers(location, metadata, head.pointers, complete=False)
-        if metadata.initial_state and not metadata.topology:
-            # A tool made it, and no query has started on it.
-            return None, [where_it_began(location, metadata, shard) for shard in range(metadata.shards)]
+        began = where_all_begin(location, metadata)
+        if began is not None:
+            return None, began
         raise StatePointersError(
             str(location),
             problem=f"there is no head of state {metadata.state_id}, which says what is committed: the query publishes "

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from statestore import Serdes
+from statestore.errors.new_state import StatePointersError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, agree_on_metadata, read_metadata
+from statestore.view import StateView
 from tests.support.golden.kafka_streams import load_fixture
 from tests.support.recovery.rescaling import KEYS, States, every_kind
 from tests.support.tools.runs import document_in
@@ -120,3 +123,15 @@ def test_what_a_tool_has_made_needs_no_pointers(tmp_path: Path, capsys: pytest.C
 def test_what_is_committed_must_be_said_of_a_query_s_state(states: States, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command(states)[:-2]) == 2
     assert "Name it with --checkpoint" in capsys.readouterr().err
+    assert main(command(states)) == 0
+    made = states.opened()
+    old, new, pointers = str(states.location), str(made.location), f"{states.home}/pointers"
+    assert main(["verify", old, new, "--pointers", pointers]) == 0
+    with StateView(new) as view:
+        assert (
+            view.store("plain", key_serde=Serdes.string(), value_serde=Serdes.string()).get(KEYS[0]) == f"{KEYS[0]}@50"
+        )
+    made.put_everywhere({KEYS[0]: 60})
+    assert main(["verify", old, new, "--pointers", pointers]) == 2
+    with pytest.raises(StatePointersError):
+        StateView(new)

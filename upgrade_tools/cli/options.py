@@ -233,7 +233,7 @@ def state_at(path: str, committed: CommittedGroup, *groups: OptionGroup, **chose
         chosen.update(group.chosen())
     check_state_at(path, committed, **chosen)
     state = open_state(path, StateOptions(pointers=committed.read(path), **chosen))
-    if isinstance(state, LocationState) and not state.knows_pointers:
+    if isinstance(state, LocationState) and state.options.pointers is None:
         state.read_head()
         if state.head is not None:
             say(errors(), f"{state.path}: as of {state.head.describe()}")

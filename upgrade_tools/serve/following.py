@@ -134,7 +134,7 @@ class Follower:
             if not isinstance(state, LocationState):
                 found = f"a {state.layout.value}, and only state locations are served"
                 raise UnknownLayoutError(state.path, found=found)
-            if not state.knows_pointers:
+            if self._options.pointers is None:
                 state.read_head()
             _ = state.pointers  # raises, and names the option that is missing
             self.stages.append(ServedStage(number, state.location, self._options.pointers, self._options.work_dir))

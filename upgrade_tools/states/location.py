@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 import pyarrow as pa
 
@@ -13,12 +13,12 @@ from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.errors import FormatError
 from statestore.errors.new_state import StatePointersError
 from statestore.format.keys.partitioner import partition_column
-from statestore.recovery.commit.pointer import CommitPointer, initial_pointer
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.heads.head import Head, newest_head
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import open_shard
 from statestore.recovery.making.placement import record_keys
-from statestore.recovery.making.rescale import committed_pointers
+from statestore.recovery.making.rescale import committed_pointers, where_all_begin
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, state_with
 from statestore.recovery.shard_batch import ShardBatch
 from upgrade_tools.errors import UnknownLayoutError
@@ -41,30 +41,26 @@ class LocationState(State):
     @property
     def knows_pointers(self) -> bool:
         """Whether it is known what is committed: by options or a head, or as no query ran on a state of a tool."""
-        return (
-            self.head is not None
-            or self.options.pointers is not None
-            or (self.metadata.initial_state and not self.metadata.topology)
-        )
+        return self.head is not None or self.options.pointers is not None or self._began is not None
+
+    @cached_property
+    def _began(self) -> list[CommitPointer] | None:
+        return where_all_begin(self.location, self.metadata)
 
     @property
     def pointers(self) -> list[CommitPointer]:
         """The commit pointer of each shard. Raises StatePointersError if they are not known."""
-        if self._pointers is None and self.options.pointers is None and self.knows_pointers:
-            # A tool made it, and no query has started on it.
-            self._pointers = [
-                initial_pointer(self.location, self.metadata.state_id, shard) for shard in range(self.metadata.shards)
-            ]
-        if self._pointers is None:
-            if self.options.pointers is None:
-                raise StatePointersError(
-                    self.path,
-                    problem="there is no head, and Spark's checkpoint records what is committed. Name it with "
-                    "--checkpoint, or give what `python -m statestore.spark pointers CHECKPOINT` prints with "
-                    "--pointers",
-                )
+        if self._pointers is None and self.options.pointers is not None:
             self._pointers = committed_pointers(self.location, self.metadata, self.options.pointers, complete=False)
-        return self._pointers
+        found = self._pointers or self._began
+        if found is None:
+            raise StatePointersError(
+                self.path,
+                problem="there is no head, and Spark's checkpoint records what is committed. Name it with "
+                "--checkpoint, or give what `python -m statestore.spark pointers CHECKPOINT` prints with "
+                "--pointers",
+            )
+        return found
 
     def read_head(self) -> None:
         """Take the location's head for what is committed, if there is one. Raises RecoveryError, StatePointersError."""

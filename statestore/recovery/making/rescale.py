@@ -21,7 +21,7 @@ from statestore.errors.new_state import StatePointersError
 from statestore.errors.state import DurableFileMissingError
 from statestore.recovery.commit.pointer import CommitPointer, initial_pointer
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.location.shard_files import delta_directory, is_of_tool, parse_delta_name
+from statestore.recovery.location.shard_files import delta_directory, is_of_tool, parse_delta_name, parse_fence_name
 from statestore.recovery.making.carry_over import carry_over
 from statestore.recovery.making.logical_writes import LogicalWrite, Tally, open_shard, store_writes
 from statestore.recovery.making.new_state import NewState
@@ -259,6 +259,20 @@ def where_it_began(location: DurableLocation, metadata: StateMetadata, shard: in
     if metadata.initial_state:
         return initial_pointer(location, metadata.state_id, shard)
     return CommitPointer(metadata.state_id, shard)
+
+
+def where_all_begin(location: DurableLocation, metadata: StateMetadata) -> list[CommitPointer] | None:
+    """Return the pointers that shards start from, where that is all: a tool made the state, and no run has entered it.
+
+    None if it was made otherwise, or a run has left a fence, as it does in a shard before it commits there. Raises what
+    `initial_pointer` raises.
+    """
+    shards = range(metadata.shards)
+    if not metadata.initial_state or any(
+        parse_fence_name(name) for shard in shards for name in location.names(delta_directory(shard))
+    ):
+        return None
+    return [initial_pointer(location, metadata.state_id, shard) for shard in shards]
 
 
 def _check_unwritten(location: DurableLocation, began: CommitPointer) -> None:
