@@ -29,7 +29,7 @@ def test_the_shares_of_all_tasks_are_within_the_budget(memory_bytes: int, tasks:
 
 @pytest.mark.parametrize(("memory_bytes", "tasks"), [(MIN_TASK_BYTES - 1, 1), (4 * MIN_TASK_BYTES, 5)])
 def test_too_little_for_a_task_is_refused(memory_bytes: int, tasks: int) -> None:
-    with pytest.raises(ValueError, match=f"at least {MIN_TASK_BYTES * tasks}"):
+    with pytest.raises(ValueError, match=f"^{memory_bytes} bytes of memory for .* at least {MIN_TASK_BYTES * tasks}"):
         MemoryBudget(memory_bytes, tasks)
 
 

@@ -49,7 +49,7 @@ class MemoryBudget:
             raise ValueError(f"concurrent_tasks must be at least 1, got {self.concurrent_tasks}")
         if self.task_bytes < MIN_TASK_BYTES:
             raise ValueError(
-                f"memory_bytes of {self.memory_bytes} leaves {self.task_bytes} bytes for each of "
+                f"{self.memory_bytes} bytes of memory for the state leave {self.task_bytes} for each of "
                 f"{self.concurrent_tasks} concurrent tasks; give it at least {MIN_TASK_BYTES * self.concurrent_tasks}"
             )
 
