@@ -162,3 +162,4 @@ def test_a_read_of_the_new_state_shows_each_entry_once(stopped: OrderQuery, spar
     before = read_store(spark, "totals", checkpoint_location=home / "checkpoint", state_location=home / "state")
     made = rescale_to(stopped, home / "new", 2)
     assert sum(made.report.stores["totals"].entries) == before.count() > 0
+    assert read_store(spark, "totals", state_location=home / "new").count() == before.count()

@@ -9,11 +9,11 @@ import pyarrow as pa
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DataSourceOptionError, FormatError, RecoveryError
 from statestore.format.keys.partitioner import partition_column
-from statestore.recovery.commit.pointer import CommitPointer, initial_pointer
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.heads.head import newest_head
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.placement import record_keys
-from statestore.recovery.making.rescale import committed_pointers, where_it_began
+from statestore.recovery.making.rescale import committed_pointers, where_all_begin, where_it_began
 from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, METADATA_NAME, StateMetadata, state_with
 from statestore.spark.datasource.change_feed import ShardChanges, shard_changes
 from statestore.spark.datasource.checkpoint_service import CheckpointReader
@@ -69,10 +69,7 @@ def pointers_without_checkpoint(location: DurableLocation, metadata: StateMetada
     head = newest_head(location, metadata.state_id)
     if head is not None:
         return committed_pointers(location, metadata, head.pointers, complete=True)
-    if metadata.topology or not metadata.initial_state:
-        return None
-    # No query has started on it yet.
-    return [initial_pointer(location, metadata.state_id, shard) for shard in range(metadata.shards)]
+    return where_all_begin(location, metadata)
 
 
 def asked_changes(
