@@ -119,7 +119,7 @@ def test_versions_are_asked_for_by_the_time_at_which_they_were_valid(tmp_path: P
     ("name", "options", "problem"),
     [
         ("headers-kv", ["--window-start", "5"], "has no windows"),
-        ("headers-kv", ["--version-at", "5"], "has no versions"),
+        ("headers-kv", ["--version-at", "5"], "has no versions: it is headers-kv"),
         ("ts-kv", ["--header", "a"], "has no headers"),
         ("kv", ["--time-from", "5"], "has no times"),
         ("headers-kv", ["--key", "0xzz"], "is not hex"),

@@ -14,7 +14,7 @@ from statestore.bytestore.kinds.entry_scan import (
     StoredEntry,
 )
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, Times, layout_of
-from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.bytestore.kinds.versioned_rows import Interval, intervals_in
 from statestore.bytestore.protocol import Pair
 from statestore.format.records.header_bytes import decode_headers
@@ -69,14 +69,15 @@ class Selection:
 
     def check(self, spec: StoreSpec) -> None:
         """Raise ValueError if no entry of a store of `spec` can match."""
+        kind = StoreType.of(spec).value
         if self.window_start_ms is not None and not spec.kind.has_windows:
-            raise ValueError(f"store {spec.name!r} has no windows: {spec.describe()}")
+            raise ValueError(f"store {spec.name!r} has no windows: it is {kind}")
         if self.version_at_ms is not None and not LAYOUTS[spec.kind].keeps_versions:
-            raise ValueError(f"store {spec.name!r} has no versions: {spec.describe()}")
+            raise ValueError(f"store {spec.name!r} has no versions: it is {kind}")
         if self.headers and not spec.format.has_headers:
-            raise ValueError(f"store {spec.name!r} has no headers: {spec.describe()}")
+            raise ValueError(f"store {spec.name!r} has no headers: it is {kind}")
         if self.asks_for_time and not spec.kind.is_segmented and not spec.format.has_timestamp:
-            raise ValueError(f"store {spec.name!r} has no times: {spec.describe()}")
+            raise ValueError(f"store {spec.name!r} has no times: it is {kind}")
 
     @property
     def asks_for_time(self) -> bool:
