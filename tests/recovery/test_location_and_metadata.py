@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import (
     FormatError,
     LocationError,
@@ -82,6 +82,28 @@ def test_a_changed_store_format_is_refused_even_if_changes_are_accepted(location
         StoreFormatError, match=r"totals.*timestamped with headers.*plain.*downgrade \S+ TARGET --to plain"
     ):
         agree_on_metadata(location, replace(ASKED, stores=(plain,)), accept_topology_change=True)
+
+
+@pytest.mark.parametrize("changed", [{"retention_ms": 200}, {"segment_interval_ms": 60}, {"window_size_ms": 20}])
+@pytest.mark.parametrize("format", [StoreFormat.TIMESTAMPED, StoreFormat.TIMESTAMPED_WITH_HEADERS])
+def test_other_sizes_of_windows_are_refused_even_with_a_newer_format_and_if_changes_are_accepted(
+    location: DurableLocation, changed: dict[str, int], format: StoreFormat
+) -> None:
+    windows = StoreSpec("w", StoreKind.WINDOW, StoreFormat.TIMESTAMPED, 100, 50, 10)
+    agree_on_metadata(location, replace(ASKED, stores=(windows,)))
+    asked = replace(ASKED, stores=(replace(windows, format=format, **changed),))
+    with pytest.raises(StoreFormatError, match="is recorded as"):
+        agree_on_metadata(location, asked, accept_topology_change=["w"])
+
+
+def test_timers_may_be_left_unused_and_not_be_added(location: DurableLocation, tmp_path: Path) -> None:
+    timed = replace(ASKED, wall_clock=True)
+    agree_on_metadata(location, timed)
+    assert agree_on_metadata(location, ASKED) == timed, "Spark's operator has them still"
+    other = DurableLocation(tmp_path / "other")
+    agree_on_metadata(other, ASKED)
+    with pytest.raises(TopologyChangedError, match="Spark can't give timers"):
+        agree_on_metadata(other, timed, accept_topology_change=True)
 
 
 def test_a_store_is_dropped_by_its_name_alone_and_never_comes_back(
