@@ -63,6 +63,7 @@ class ChainClient:
         self._on_refusal = on_refusal
         around = Topology().with_interceptors(self.chain)
         stores = build_stores(around, self._context, lambda name: StoreBacking(MemoryByteStore(name)))
+        self._stores = stores.values()
         self._punctuations = Punctuations({})
         self._made = TaskInterceptors(
             around.interceptors.values(), shard, self._context, stores, self._punctuations, self._refused
@@ -80,7 +81,10 @@ class ChainClient:
         """Return what the chain makes of a polled record; the last interceptor goes first."""
         self._tick()
         self._came = source_of(record)
-        return self._ingest.pass_record(record)
+        passed = self._ingest.pass_record(record)
+        for made in passed:
+            self._context.stream_time_ms = max(self._context.stream_time_ms, made.timestamp_ms)
+        return passed
 
     def emit(self, record: EmittedRecord) -> list[EmittedRecord]:
         """Return what the chain makes of a record to send; the first interceptor goes first."""
@@ -89,9 +93,14 @@ class ChainClient:
         return self._emit.pass_record(record)
 
     def finish_batch(self) -> None:
-        """End a batch, for example after each poll: interceptors finish what they hold back, and fetch keys again."""
+        """End a batch, for example after each poll: interceptors finish what they hold back, and fetch keys again.
+
+        Entries of their stores that have expired are deleted.
+        """
         self._tick()
         self._made.finish_batch()
+        for store in self._stores:
+            store.delete_expired()
 
     def close(self) -> None:
         """Close the interceptors. Raises ProcessorError for the first that fails."""

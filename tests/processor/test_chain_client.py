@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from statestore import ConsumerRecord, ProducerRecord
-from statestore.errors import ProcessorError
-from statestore.middleware import IngestedRecord
+from statestore.errors import ProcessorError, SignatureRefusedError
+from statestore.middleware import IngestedRecord, Interceptor
+from statestore.middleware.security.signing import Signing
 from statestore.middleware.size.slicing import Slicing
 from statestore.processor.chain_client import ChainClient
 from tests.middleware.test_interceptors_in_tasks import Counting, Failing
 from tests.support.interceptors import ForbiddenError, Refusing, Stamp
+from tests.support.security_keys import SIGNING_RINGS
 
 
 def polled(value: bytes | None, offset: int = 0, headers: Any = ()) -> IngestedRecord:
@@ -55,6 +57,34 @@ def test_the_clock_ticks_with_the_calls_and_interceptors_are_closed_once() -> No
     assert calls == [("init", 0), ("tick", 120), "finish", "close"]
     client.close()
     assert calls.count("close") == 1
+
+
+class Expired(Interceptor):
+    """Notes the stores in which an entry expires."""
+
+    def __init__(self, seen: list[str]) -> None:
+        self.seen = seen
+
+    def on_expiry(self, store: str, key: bytes, value: bytes | None) -> None:
+        self.seen.append(store)
+
+
+@pytest.mark.parametrize("clock", ["system", "record"])
+def test_what_stores_remember_expires(clock: str) -> None:
+    signs, verifies = SIGNING_RINGS["hmac"]
+    refusing = Signing(verifies, sign=False, window_ms=10, ahead_ms=0, clock=clock, refuse_replays=True)
+    now_ms, seen = 5, list[str]()
+    with (
+        ChainClient([Signing(signs)], clock=lambda: now_ms) as producer,
+        ChainClient([Expired(seen), refusing], clock=lambda: now_ms) as consumer,
+    ):
+        for offset, now_ms in enumerate((5, 15, 16, 17)):
+            (sent,) = producer.emit(ProducerRecord("in", key=b"k", value=b"v"))
+            assert consumer.ingest(polled(b"v", offset, sent.headers).copy(timestamp_ms=now_ms))
+            with pytest.raises(SignatureRefusedError, match="seen before"):
+                consumer.ingest(polled(b"v", offset, sent.headers).copy(timestamp_ms=now_ms))
+            consumer.finish_batch()
+            assert seen == ["signing-seen"] * (now_ms >= 16)
 
 
 def test_what_fails_at_the_start_or_at_the_end_names_the_interceptor() -> None:
