@@ -40,8 +40,8 @@ from statestore.connect.transforms.header_steps import (
     HasHeaderKey,
     InsertHeader,
     RecordIsTombstone,
-    TopicNameMatches,
 )
+from statestore.connect.transforms.topic_steps import TopicNameMatches
 from statestore.connect.transforms.transformation import Predicate, Transformation
 from statestore.connect.typed_headers import TypedHeaders, read_headers, write_headers
 from statestore.connect.typed_map import TypedMap

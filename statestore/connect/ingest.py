@@ -110,8 +110,9 @@ class ConnectIngest:
         }
         self._read_with(header_converter(properties, mode=mode))
         self._key, self._value = (_converter_of(side, properties, mode) for side in _SIDES)
-        self.is_in_columns: Final = self._columns.is_in_columns
-        """Whether `ingest_columns` can be called."""
+        routes = any(step.transformation.may_route for step in self.chain.steps)
+        self.is_in_columns: Final = self._columns.is_in_columns and not routes
+        """Whether `ingest_columns` can be called. Columns could not show that a step has changed a topic."""
 
     def _read_with(self, converter: HeaderConverter) -> None:
         """Have headers read with a converter, but of topics that have one of their own."""

@@ -137,6 +137,14 @@ def test_a_step_may_not_change_the_key() -> None:
         list(ingest_records([row], ConnectIngest(config)))
 
 
+def test_a_step_may_not_change_the_topic_in_columns_either() -> None:
+    config = {"transforms": "r", "transforms.r.type": "RegexRouter", "transforms.r.regex": "or(.*)"}
+    kept = ConnectIngest({**config, "transforms.r.replacement": "or$1"})
+    assert list(source_records(ingest_batch(source_batch(MIXED), kept))) == MIXED
+    with pytest.raises(ProcessorError, match="must not change topic, partition, offset or key"):
+        ingest_batch(source_batch(MIXED), ConnectIngest({**config, "transforms.r.replacement": "x$1"}))
+
+
 def test_a_topic_may_have_a_converter_of_its_own() -> None:
     ingest = ConnectIngest("", topics={"json": JSON_HEADERS, "text": "StringConverter"})
     headers = Headers([("n", b'"7"'), ("m", b"7")])

@@ -23,6 +23,7 @@ from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import Schema, SchemaAndValue, Type
 from statestore.connect.transforms.chain import ColumnChain, TransformChain
 from statestore.connect.transforms.field_moves import HeaderFromValue, HeaderToValue
+from statestore.connect.transforms.topic_steps import RegexRouter, TimestampRouter
 from statestore.connect.transforms.transformation import Step, Transformation
 from statestore.connect.transforms.typed_columns import schema_of, type_of_schema
 from statestore.errors import DataException
@@ -59,12 +60,14 @@ TRANSFORMATIONS = st.one_of(
     st.builds(InsertHeader, KEYS, st.sampled_from(["1", "null", "x"])),
     st.builds(DropHeaders, st.lists(KEYS, min_size=1).map(tuple)),
     st.just(Filter()),
+    st.builds(RegexRouter, st.sampled_from(["t", "(o)(.*)", "x.*"]), st.sampled_from(["x", "$2$1", "t"])),
+    st.builds(TimestampRouter, st.sampled_from(["t", "x${topic}", "${timestamp}"]), st.sampled_from(["S", "dd", "HH"])),
 )
 PREDICATES = st.one_of(
     st.none(),
     st.builds(HasHeaderKey, st.none() | KEYS),
     st.just(RecordIsTombstone()),
-    st.builds(TopicNameMatches, st.sampled_from(["t", "o.*", "x"])),
+    st.builds(TopicNameMatches, st.sampled_from(["t", "o.*", "x", "x.*|[01].*"])),
 )
 STEPS = st.lists(st.builds(Step, st.just("s"), TRANSFORMATIONS, PREDICATES, st.booleans()), max_size=4)
 

@@ -22,6 +22,8 @@ import java.util.Map;
 import java.util.TimeZone;
 import java.util.TreeMap;
 import org.apache.kafka.common.Configurable;
+import org.apache.kafka.common.record.TimestampType;
+import org.apache.kafka.connect.connector.ConnectRecord;
 import org.apache.kafka.connect.converters.ByteArrayConverter;
 import org.apache.kafka.connect.data.Field;
 import org.apache.kafka.connect.data.Schema;
@@ -32,15 +34,13 @@ import org.apache.kafka.connect.data.Values;
 import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.json.JsonConverter;
+import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.HeaderConverter;
 import org.apache.kafka.connect.storage.SimpleHeaderConverter;
 import org.apache.kafka.connect.storage.StringConverter;
-import org.apache.kafka.connect.transforms.DropHeaders;
-import org.apache.kafka.connect.transforms.HeaderFrom;
-import org.apache.kafka.connect.transforms.InsertHeader;
 import org.apache.kafka.connect.transforms.Transformation;
-import org.apache.kafka.connect.transforms.predicates.HasHeaderKey;
+import org.apache.kafka.connect.transforms.predicates.Predicate;
 
 /**
  * Does with Kafka Connect what each line of standard input asks for, and prints what came of it in a line:
@@ -68,6 +68,7 @@ public class RunConnect {
         "header_converters", RunConnect::converter,
         "transforms", RunConnect::transform);
 
+    static final String TRANSFORMS = "org.apache.kafka.connect.transforms.";
     static final ObjectMapper JSON = new ObjectMapper();
     static final JsonNodeFactory NODES = JsonNodeFactory.instance;
     static final HexFormat HEX = HexFormat.of();
@@ -172,20 +173,13 @@ public class RunConnect {
         }
     }
 
+    @SuppressWarnings({"rawtypes", "unchecked"})
     static ObjectNode transform(JsonNode vector) throws Exception {
         Map<String, Object> properties = new HashMap<>();
         vector.get("config").fields().forEachRemaining(
             e -> properties.put(e.getKey(), e.getValue().isBoolean() ? (Object) e.getValue().booleanValue() : e.getValue().textValue()));
-        SourceRecord record = toRecord(vector.get("record"));
-        String name = vector.get("smt").textValue();
-        Configurable made = switch (name) {
-            case "DropHeaders" -> new DropHeaders<SourceRecord>();
-            case "HasHeaderKey" -> new HasHeaderKey<SourceRecord>();
-            case "HeaderFrom$Key" -> new HeaderFrom.Key<SourceRecord>();
-            case "HeaderFrom$Value" -> new HeaderFrom.Value<SourceRecord>();
-            case "InsertHeader" -> new InsertHeader<SourceRecord>();
-            default -> throw new BrokenVector(name);
-        };
+        ConnectRecord record = toRecord(vector.get("record"));
+        Configurable made = (Configurable) Class.forName(TRANSFORMS + vector.get("smt").textValue()).getDeclaredConstructor().newInstance();
         ObjectNode failed = guarded(() -> {
             made.configure(properties);
             return NODES.objectNode();
@@ -193,22 +187,31 @@ public class RunConnect {
         if (failed.has("error")) {
             return failed.put("phase", "configure");
         }
-        if (made instanceof HasHeaderKey<?> predicate) {
-            return one("test", NODES.booleanNode(((HasHeaderKey<SourceRecord>) predicate).test(record)));
+        if (made instanceof Predicate predicate) {
+            return one("test", NODES.booleanNode(predicate.test(record)));
         }
-        ObjectNode applied = guarded(() -> one("record", ofRecord(((Transformation<SourceRecord>) made).apply(record))));
+        ObjectNode applied = guarded(() -> one("record", ofRecord(((Transformation) made).apply(record))));
         return applied.has("error") ? applied.put("phase", "apply") : applied;
     }
 
     // Forms to values
 
-    static SourceRecord toRecord(JsonNode form) {
+    static ConnectRecord<?> toRecord(JsonNode form) {
         try {
+            String topic = form.path("topic").asText("topic");
+            Long time = form.has("timestamp") ? (Long) toValue(form.get("timestamp")) : Long.valueOf(1700000000123L);
             ConnectHeaders headers = new ConnectHeaders();
             form.get("headers").forEach(
                 each -> headers.add(each.get("key").textValue(), toValue(each.get("value")), toSchema(each.get("schema"))));
-            return new SourceRecord(Map.of(), Map.of(), "topic", 3, toSchema(form.get("keySchema")), toValue(form.get("key")),
-                toSchema(form.get("valueSchema")), toValue(form.get("value")), 1700000000123L, headers);
+            Schema keySchema = toSchema(form.get("keySchema"));
+            Schema valueSchema = toSchema(form.get("valueSchema"));
+            Object key = toValue(form.get("key"));
+            Object value = toValue(form.get("value"));
+            if (form.has("offset")) {
+                return new SinkRecord(
+                    topic, 3, keySchema, key, valueSchema, value, form.get("offset").longValue(), time, TimestampType.CREATE_TIME, headers);
+            }
+            return new SourceRecord(Map.of(), Map.of(), topic, 3, keySchema, key, valueSchema, value, time, headers);
         } catch (RuntimeException e) {
             throw new BrokenVector(e);
         }
@@ -306,8 +309,11 @@ public class RunConnect {
 
     // Values to forms
 
-    static ObjectNode ofRecord(SourceRecord record) {
+    static ObjectNode ofRecord(ConnectRecord<?> record) {
         ObjectNode node = NODES.objectNode();
+        if (!record.topic().equals("topic")) {
+            node.put("topic", record.topic());
+        }
         node.set("keySchema", ofSchema(record.keySchema()));
         node.set("key", ofValue(record.key()));
         node.set("valueSchema", ofSchema(record.valueSchema()));

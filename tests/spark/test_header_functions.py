@@ -524,5 +524,5 @@ def test_a_chain_does_to_rows_what_it_does_to_records(spark: SparkSession, mode:
 def test_a_chain_that_looks_into_values_is_refused(spark: SparkSession) -> None:
     chain = {"transforms": "a", "transforms.a.type": "HeaderFrom$Value", "transforms.a.operation": "copy"}
     chain |= {"transforms.a.fields": "f", "transforms.a.headers": "h"}
-    with pytest.raises(ValueError, match=r"read keys or values.*HeaderFrom"):
+    with pytest.raises(ValueError, match=r"does not have all of these steps: .*HeaderFrom"):
         hf.transform_records(spark.createDataFrame([], f"headers {HEADERS}"), chain)

@@ -2,7 +2,8 @@
 
 transformation      what a Transformation, a Predicate and a Step of both are
 field_moves         HeaderFrom: fields become headers; HeaderTo: headers become fields
-header_steps        InsertHeader, DropHeaders, Filter; HasHeaderKey, RecordIsTombstone, TopicNameMatches
+header_steps        InsertHeader, DropHeaders, Filter; HasHeaderKey, RecordIsTombstone
+topic_steps         RegexRouter, TimestampRouter; TopicNameMatches
 chain               TransformChain; ColumnChain: the same over columns of many records
 connector_config    which steps a connector's configuration asks for
 typed_columns       keys and values of columns with schemas

@@ -125,12 +125,13 @@ class ColumnChain:
         headers: pa.ListArray | pa.ChunkedArray,
         *,
         topics: pa.Array | pa.ChunkedArray | None = None,
+        timestamps_ms: pa.Array | None = None,
         values: pa.Array | pa.ChunkedArray | None = None,
     ) -> tuple[pa.ListArray, Integers]:
         """Return what the chain makes of Spark's column of headers, and the row that each list came from.
 
-        `topics` and `values` are for the predicates that look at them; without them no record has one. Raises
-        ValueError if the chain can't run on columns.
+        `topics`, `timestamps_ms` and `values` are for the steps that look at them; without them no record has one.
+        Raises ValueError if the chain can't run on columns.
         """
         if not self.is_in_columns:
             raise ValueError(f"not all of it can be done on columns: {self.chain.describe()}")
@@ -139,14 +140,18 @@ class ColumnChain:
         if not pa.types.is_dictionary(topics.type):
             topics = topics.cast(pa.string()).dictionary_encode()
         has_value = np.zeros(len(headers), np.bool_) if values is None else is_valid(values)
-        rows = HeaderRows(headers, topics, has_value, np.arange(len(headers)))
+        if timestamps_ms is None:
+            timestamps_ms = pa.nulls(len(headers), pa.int64())
+        rows = HeaderRows(headers, topics, topics, timestamps_ms, has_value, np.arange(len(headers)))
         for step in self.chain.steps:
             rows = step.apply_columns(rows, self.converter)
         return rows.headers, rows.numbers
 
     def _in_columns(self, records: RecordColumns) -> RecordColumns:
         lists = records.decoded_headers()
-        made, rows = self.apply_to_lists(lists, topics=records.topic, values=records.value)
+        made, rows = self.apply_to_lists(
+            lists, topics=records.topic, timestamps_ms=records.timestamp_ms, values=records.value
+        )
         if made is lists:
             return records
         kept = records if len(rows) == len(records) else records.take(rows)
@@ -176,7 +181,7 @@ class ColumnChain:
             if found is not None:
                 rows.append(row)
                 made.append(found)
-                written = write_headers(found.headers, self.converter, topic=found.topic or NO_TOPIC)
+                written = write_headers(found.headers, self.converter, topic=topic or NO_TOPIC)
                 headers.append(written.to_bytes())
         kept = records.take(rows)
         return kept.with_columns(

@@ -20,6 +20,7 @@ from statestore.connect.config import (
 from statestore.connect.converters.base import MODE
 from statestore.connect.properties_text import config_of, read_properties
 from statestore.connect.transforms import header_steps as steps
+from statestore.connect.transforms import topic_steps
 from statestore.connect.transforms.field_moves import HeaderFromKey, HeaderFromValue, HeaderToKey, HeaderToValue
 from statestore.connect.transforms.transformation import Configured, Predicate, Step, Transformation
 from statestore.errors import ConfigException, ConnectException
@@ -33,11 +34,13 @@ TRANSFORMATIONS: Final[dict[str, type[Transformation]]] = {
     f"{_PACKAGE}.HeaderTo$Key": HeaderToKey,
     f"{_PACKAGE}.HeaderTo$Value": HeaderToValue,
     f"{_PACKAGE}.InsertHeader": steps.InsertHeader,
+    f"{_PACKAGE}.RegexRouter": topic_steps.RegexRouter,
+    f"{_PACKAGE}.TimestampRouter": topic_steps.TimestampRouter,
 }
 PREDICATES: Final[dict[str, type[Predicate]]] = {
     f"{_PACKAGE}.predicates.HasHeaderKey": steps.HasHeaderKey,
     f"{_PACKAGE}.predicates.RecordIsTombstone": steps.RecordIsTombstone,
-    f"{_PACKAGE}.predicates.TopicNameMatches": steps.TopicNameMatches,
+    f"{_PACKAGE}.predicates.TopicNameMatches": topic_steps.TopicNameMatches,
 }
 
 _OTHERS: Final = (

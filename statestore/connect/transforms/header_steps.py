@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
@@ -16,8 +14,6 @@ from statestore.connect.config import (
     ConfigType,
     Property,
     distinct_values,
-    every,
-    invalid,
     non_empty_string,
     non_null,
 )
@@ -115,7 +111,7 @@ class InsertHeader(Transformation):
             (only,) = write_headers(header, converter, topic=topic or NO_TOPIC)
             return only.value
 
-        values = rows.by_topic(written, chosen, pa.binary())
+        values = rows.by_origin(written, chosen, pa.binary())
         return replace(rows, headers=add_to_lists(rows.headers, self.header, values, chosen))
 
 
@@ -161,69 +157,3 @@ class RecordIsTombstone(Predicate):
     def test_columns(self, rows: HeaderRows) -> Flags:
         """Return which rows have no value."""
         return ~rows.has_value
-
-
-def _pattern(name: str, value: str | None) -> str | None:
-    """Check that a text is a regular expression that Python reads as Java does."""
-    problem = None if value is None else _java_only(value)
-    if value is None or problem is not None:
-        raise invalid(name, value, f"Invalid regex: {problem or 'there is none'}")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # a later Python will read it in another way
-            re.compile(value, re.ASCII)
-    except (re.error, Warning, RecursionError, OverflowError) as cause:
-        raise invalid(name, value, f"Invalid regex: {cause}") from cause
-    return value
-
-
-@dataclass(frozen=True)
-class TopicNameMatches(Predicate):
-    r"""True of a record whose whole topic matches a regular expression; not of one without a topic.
-
-    The expression is one of Python's `re`, in which \\d, \\w and \\s are ASCII as in Java. What only Java knows
-    (possessive quantifiers before 3.11, \\p{...}, \\Q...\\E, \\h, \\R, flags in the middle, groups named
-    (?<name>...)) is refused, and so are classes within classes and &&, which Python would read as something else.
-    """
-
-    pattern: str
-    compiled: re.Pattern[str] = field(init=False, repr=False, compare=False)
-    """What the expression was compiled to."""
-    config: ClassVar[ConfigDef] = ConfigDef(
-        Property("pattern", rule=every(non_empty_string, _pattern), doc="regular expression for the whole topic")
-    )
-
-    def __post_init__(self) -> None:
-        self._settle()
-        object.__setattr__(self, "compiled", re.compile(self.pattern, re.ASCII))
-
-    def test(self, record: ConnectRecord) -> bool:
-        """Return whether the topic matches."""
-        return self._matches(record.topic)
-
-    def test_columns(self, rows: HeaderRows) -> Flags:
-        """Return which topics match; each is looked at once."""
-        matching: Flags = rows.by_topic(self._matches, None, pa.bool_()).to_numpy(zero_copy_only=False)
-        return matching
-
-    def _matches(self, topic: str | None) -> bool:
-        return topic is not None and self.compiled.fullmatch(topic) is not None
-
-
-def _java_only(pattern: str) -> str | None:
-    """Return what Python and Java would read differently in a pattern, None if nothing."""
-    position, in_class = 0, False
-    while position < len(pattern):
-        character = pattern[position]
-        if in_class and (character == "[" or pattern.startswith("&&", position)):
-            return f"classes can't be nested or intersected here, as they are at {position}"
-        if character == "\\":
-            position += 1
-        elif character == "[":
-            in_class = True
-            position += pattern.startswith("^", position + 1)
-            position += pattern.startswith("]", position + 1)  # the first one is a member of the class
-        elif character == "]":
-            in_class = False
-        position += 1
-    return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -30,6 +30,10 @@ class HeaderRows:
 
     headers: pa.ListArray
     topics: pa.DictionaryArray
+    """Those that steps have given them; null where a record has none."""
+    origins: pa.DictionaryArray
+    """Those that they came from, which headers are written for."""
+    timestamps_ms: pa.Int64Array
     """Null where a record has none."""
     has_value: Flags
     numbers: Integers = field(repr=False)
@@ -38,16 +42,28 @@ class HeaderRows:
     def only(self, kept: Flags) -> HeaderRows:
         """Return the rows for which `kept` is true."""
         mask = pa.array(kept)
-        return HeaderRows(self.headers.filter(mask), self.topics.filter(mask), self.has_value[kept], self.numbers[kept])
+        return HeaderRows(
+            self.headers.filter(mask),
+            self.topics.filter(mask),
+            self.origins.filter(mask),
+            self.timestamps_ms.filter(mask),
+            self.has_value[kept],
+            self.numbers[kept],
+        )
+
+    def with_topics(self, topics: pa.StringArray, chosen: Flags | None) -> HeaderRows:
+        """Return the rows with other topics where they are chosen."""
+        if chosen is not None:
+            topics = pc.if_else(pa.array(chosen), topics, self.topics.cast(pa.string()))
+        return replace(self, topics=topics.dictionary_encode())
 
     def by_topic(self, of_topic: Callable[[str | None], Any], chosen: Flags | None, type_: pa.DataType) -> pa.Array:
         """Return for each row what a function makes of its topic; it is asked once for each topic of chosen rows."""
-        indices = pc.fill_null(self.topics.indices, len(self.topics.dictionary)).to_numpy(zero_copy_only=False)
-        topics = [*self.topics.dictionary.to_pylist(), None]
-        made = [None] * len(topics)
-        for index in np.unique(indices if chosen is None else indices[chosen]).tolist():
-            made[index] = of_topic(topics[index])
-        return pa.array(made, type_).take(pa.array(indices))
+        return _by_topic(self.topics, of_topic, chosen, type_)
+
+    def by_origin(self, of_topic: Callable[[str | None], Any], chosen: Flags | None, type_: pa.DataType) -> pa.Array:
+        """Return what `by_topic` does, of the topic that each came from."""
+        return _by_topic(self.origins, of_topic, chosen, type_)
 
 
 class Configured:
@@ -94,6 +110,8 @@ class Transformation(Configured, ABC):
     """
 
     _methods = ("apply", "apply_columns")
+    may_route: ClassVar[bool] = False
+    """Whether it gives records other topics, which a query's columns of records can't have."""
 
     @abstractmethod
     def apply(self, record: ConnectRecord) -> ConnectRecord | None:
@@ -156,6 +174,17 @@ class Step:
         if self.predicate is None:
             return said
         return f"{said} {'unless' if self.negate else 'if'} {self.predicate.describe()}"
+
+
+def _by_topic(
+    topics: pa.DictionaryArray, of_topic: Callable[[str | None], Any], chosen: Flags | None, type_: pa.DataType
+) -> pa.Array:
+    indices = pc.fill_null(topics.indices, len(topics.dictionary)).to_numpy(zero_copy_only=False)
+    names = [*topics.dictionary.to_pylist(), None]
+    made = [None] * len(names)
+    for index in np.unique(indices if chosen is None else indices[chosen]).tolist():
+        made[index] = of_topic(names[index])
+    return pa.array(made, type_).take(pa.array(indices))
 
 
 def attribute_of(name: str) -> str:

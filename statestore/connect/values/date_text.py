@@ -1,7 +1,7 @@
-"""Dates and times as Java writes and, leniently, reads them: `SimpleDateFormat` with Kafka's three patterns, in UTC.
+"""Dates and times as Java writes and, leniently, reads them: patterns of `SimpleDateFormat`, in UTC.
 
 A number of a date may be of any size and sign, with blanks before it: the 45th of month 13 is a day of the next year.
-Before 1582-10-15 the Julian calendar holds. What follows the last number, or the `Z`, does not matter.
+Before 1582-10-15 the Julian calendar holds. What follows the last part of the pattern does not matter.
 
 Source: `SimpleDateFormat.parse` and `format`, `DecimalFormat.parse`, `GregorianCalendar`.
 """
@@ -9,8 +9,9 @@ Source: `SimpleDateFormat.parse` and `format`, `DecimalFormat.parse`, `Gregorian
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from statestore.connect.scalars import DAY_MS, Instant, Int32, Int64, in_range
 from statestore.connect.schema import Schema
@@ -29,33 +30,92 @@ _CUTOVER_YEAR: Final = 1582
 _INT32_MOST: Final = (1 << 31) - 1
 
 
+_TOKENS: Final = re.compile(r"(?P<quote>'')|'(?P<quoted>(?:''|[^'])+)'|(?P<letter>[A-Za-z])(?P=letter)*|[^'A-Za-z]+|'")
+_LETTERS: Final = ("yyyy", "M", "MM", "X", "XX", "XXX", "Z")
+_COUNTED: Final = "dHmsS"
+_UNITS_MS: Final = {"S": 1, "s": 1000, "m": 60_000, "H": 3_600_000}
+
+
+class _Field(NamedTuple):
+    """A number of a date, or its zone."""
+
+    letter: str
+    width: int
+    is_abutting: bool
+    """Whether a number follows without anything between, so that this one ends after so many characters."""
+
+
 @dataclass(frozen=True)
 class DateFormat:
-    """One of Kafka's patterns.
+    """A pattern of numbers and text: yyyy, M, MM, d, H, m, s and S of any count, X, XX, XXX and Z for the zone.
 
     Args:
-        pattern: as `SimpleDateFormat` has it, in Java's letters.
+        pattern: as `SimpleDateFormat` has it; text with letters is between quotes, of which two are one.
         schema: what texts of it are.
-        parts: a letter for each number, which stands for its field, or what has to stand in the text.
+
+    Raises ValueError for other letters, and a quote without an end.
     """
 
     pattern: str
-    schema: Schema
-    parts: tuple[str, ...]
+    schema: Schema = Schema.TIMESTAMP_SCHEMA
+    parts: tuple[str | _Field, ...] = field(init=False, repr=False, compare=False)
+    """The fields, and what has to stand in the text between them."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(_parts(self.pattern)))
 
     @property
     def length(self) -> int:
         """The count of 16-bit characters that a text must have to be of this pattern."""
         return len(self.pattern.replace("'", ""))
 
+    @property
+    def unit_ms(self) -> int:
+        """How far instants may lie apart, at most, that have the same text: those between two multiples of it do."""
+        return min(
+            (_UNITS_MS.get(part.letter, DAY_MS) for part in self.parts if not isinstance(part, str)), default=DAY_MS
+        )
 
-_DATE_PARTS: Final = ("y", "-", "M", "-", "d")
-_TIME_PARTS: Final = ("H", ":", "m", ":", "s", ".", "S", "Z")
-DATE: Final = DateFormat("yyyy-MM-dd", Schema.DATE_SCHEMA, _DATE_PARTS)
-TIME: Final = DateFormat("HH:mm:ss.SSS'Z'", Schema.TIME_SCHEMA, _TIME_PARTS)
-TIMESTAMP: Final = DateFormat(
-    "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", Schema.TIMESTAMP_SCHEMA, (*_DATE_PARTS, "T", *_TIME_PARTS)
-)
+    def text_of(self, epoch_ms: int) -> str:
+        """Return the text of an instant."""
+        day, ms = divmod(epoch_ms, DAY_MS)
+        year, month, day_of_month = year_month_day(day, is_julian=day + EPOCH_DAY < _GREGORIAN_FROM)
+        seconds, ms = divmod(ms, 1000)
+        numbers = {
+            "y": year if year > 0 else 1 - year,  # of its era
+            "M": month,
+            "d": day_of_month,
+            "H": seconds // 3600,
+            "m": seconds // 60 % 60,
+            "s": seconds % 60,
+            "S": ms,
+        }
+        return "".join(
+            part if isinstance(part, str) else _UTC.get(part.letter) or f"{numbers[part.letter]:0{part.width}}"
+            for part in self.parts
+        )
+
+
+_UTC: Final = {"X": "Z", "Z": "+0000"}
+
+
+def _parts(pattern: str) -> Iterator[str | _Field]:
+    tokens = list(_TOKENS.finditer(pattern))
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        letters, letter = token[0], token["letter"]
+        if letter is None:
+            if letters == "'":
+                raise ValueError(f"the quote at {token.start()} has no end")
+            yield "'" if token["quote"] else (token["quoted"] or letters).replace("''", "'")
+        elif letters in _LETTERS or letter in _COUNTED:
+            yield _Field(letter, len(letters), following is not None and (following["letter"] or "X") not in "XZ")
+        else:
+            raise ValueError(f"{letters} is not one of yyyy, MM, dd, HH, mm, ss, SSS, XXX, Z and quoted text")
+
+
+DATE: Final = DateFormat("yyyy-MM-dd", Schema.DATE_SCHEMA)
+TIME: Final = DateFormat("HH:mm:ss.SSS'Z'", Schema.TIME_SCHEMA)
+TIMESTAMP: Final = DateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", Schema.TIMESTAMP_SCHEMA)
 BY_LENGTH: Final = {each.length: each for each in (DATE, TIME, TIMESTAMP)}
 LONGEST: Final = 2 * TIMESTAMP.length
 """No text of more characters is a date, its escaped colons included."""
@@ -85,17 +145,18 @@ def _fields(text: str, kind: DateFormat) -> dict[str, int] | None:
     fields: dict[str, int] = {}
     place = 0
     for part in kind.parts:
-        if not part.isalpha() or part in ("T", "Z"):
+        if isinstance(part, str):
             if not text.startswith(part, place):
                 return None
-            place += 1
+            place += len(part)
             continue
+        end = place + part.width if part.is_abutting else len(text)
         while text[place : place + 1] and text[place] in _BLANKS:
             place += 1
-        found = _number(text, place)
+        found = _number(text[:end], place) if end <= len(text) else None
         if found is None:
             return None
-        fields[part], place = found
+        fields[part.letter], place = found
     return fields
 
 
@@ -159,16 +220,24 @@ def days_to_year_month(year: int, month: int, *, is_julian: bool) -> int:
     return days if month < 2 else days - (1 if is_leap else 2)
 
 
-def year_month_day(day: int) -> tuple[int, int, int]:
-    """Return the Gregorian year, month from 1 and day of a count of days since 1970-01-01."""
+def year_month_day(day: int, *, is_julian: bool = False) -> tuple[int, int, int]:
+    """Return the year, month from 1 and day of a count of days since 1970-01-01, in the Gregorian calendar or not."""
     # A year that begins in March has its odd day at its end.
-    era, day_of_era = divmod(day + 719_468, 146_097)
-    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    if is_julian:
+        era, day_of_era = divmod(day + 719_470, 1461)
+        years, year_of_era = 4, (day_of_era - day_of_era // 1460) // 365
+        day_of_year = day_of_era - 365 * year_of_era
+    else:
+        era, day_of_era = divmod(day + 719_468, 146_097)
+        years, year_of_era = (
+            400,
+            (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365,
+        )
+        day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
     month_from_march = (5 * day_of_year + 2) // 153
     month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9
     return (
-        year_of_era + era * 400 + (month <= 2),
+        year_of_era + era * years + (month <= 2),
         month,
         day_of_year - (153 * month_from_march + 2) // 5 + 1,
     )
@@ -193,7 +262,4 @@ def timestamp_text(epoch_ms: int) -> str:
 
 def instant_text(schema: object, value: Instant) -> str:
     """Return an instant as Kafka prints it: its schema does not matter."""
-    kind = format_for(value)
-    if kind is TIME:
-        return time_text(value.epoch_ms)
-    return date_text(value.epoch_ms) if kind is DATE else timestamp_text(value.epoch_ms)
+    return format_for(value).text_of(value.epoch_ms)

@@ -14,11 +14,12 @@ from statestore.connect.transforms.chain import ColumnChain
 from statestore.connect.transforms.connector_config import connector_properties
 from statestore.connect.transforms.header_steps import (
     DropHeaders,
+    Filter,
     HasHeaderKey,
     InsertHeader,
     RecordIsTombstone,
-    TopicNameMatches,
 )
+from statestore.connect.transforms.topic_steps import TopicNameMatches
 from statestore.connect.transforms.transformation import Step
 from statestore.spark.header_functions.lookups import drop_headers, has_header, with_header
 from statestore.spark.query_settings import session_header_converter
@@ -37,16 +38,23 @@ def transform_records(records: DataFrame, config: str | Mapping[str, Any], *, mo
             session's, writes inserted values, for no topic.
         mode: for converters and steps that are not told one: "strict", or "compat" to do everything as Kafka does.
 
-    Raises ConfigException for a wrong configuration, and ValueError for a step that looks at keys or values.
+    Raises ConfigException for a wrong configuration, and ValueError for any other step.
     """
     chain = ColumnChain.from_properties(config, mode=mode)
-    if not chain.is_in_columns:
-        raise ValueError(f"these steps read keys or values, which Spark's engine can't: {chain.chain.describe()}")
+    if not all(_is_in_spark(step) for step in chain.chain.steps):
+        raise ValueError(f"Spark's engine does not have all of these steps: {chain.chain.describe()}")
     is_named = HEADER_CONVERTER in connector_properties(config)
     of_session = None if is_named else session_header_converter(records.sparkSession)
     for step in chain.chain.steps:
         records = _transformed(records, step, of_session or chain.converter)
     return records
+
+
+def _is_in_spark(step: Step) -> bool:
+    predicate = step.predicate
+    return type(step.transformation) in (InsertHeader, DropHeaders, Filter) and (
+        predicate is None or type(predicate) in (HasHeaderKey, RecordIsTombstone, TopicNameMatches)
+    )
 
 
 def _transformed(records: DataFrame, step: Step, converter: HeaderConverter) -> DataFrame:

@@ -22,6 +22,41 @@ LITERALS = (
     *("5", " 5 ", "", "null", "true", "1.0", "[1,2]", '{"a":1}', "1,2", "2017-05-21", "\\", "\u00a0", "1e400", "\x1f5"),
     *("[null,1]", '"a"', "NaN", "007", ".5", "-.5", '{1:2,"a":3}', '[[1],["a"]]', "9223372036854775808", "[", "{ }"),
 )
+REPLACEMENTS = ("x", "", "$0", "<$0>", "a\\$0\\\\b", "$01", "$0 1")
+DATE_PATTERNS = (
+    *(
+        "yyyyMMdd",
+        "yyyy-MM-dd",
+        "yyyy-MM-dd'T'HH:mm:ss.SSSXXX",
+        "yyyy.MM",
+        "HH",
+        "M/d H:m:s.S",
+        "yyyyMMddHHmmssSSS",
+        "dd",
+    ),
+    *(
+        "'day' d''yyyy",
+        "yyyy-MM-dd HH:mm:ss Z",
+        "ss X",
+        "''''",
+        "-",
+        "ddd SSSSSS",
+        "yyyy-MM-dd'T'HH:mm:ss'Z'",
+        "'a''b'",
+    ),
+)
+TIMES = (
+    None,
+    0,
+    5,
+    -1,
+    86_399_999,
+    -86_400_000,
+    1_709_210_096_007,
+    -12_219_292_800_001,
+    -70_000_000_000_000,
+    253_402_300_800_000,
+)
 ODD_VALUES = (None, True, False, "", " ", 5, "Move", "x,", ",", "\u00a0x", "x\u2003,y")
 
 
@@ -34,14 +69,30 @@ def random_transforms(seed: int, count: int) -> list[dict[str, Any]]:
 def _vector(random: Random) -> dict[str, Any]:
     kind = random.choice((*("HeaderFrom$Value",) * 4, *("HeaderFrom$Key",) * 2, *MAKERS))
     config = MAKERS[kind](random)
-    if random.random() < 0.1:
+    if config and random.random() < 0.1 and kind not in NOT_ODD:
         config[random.choice(list(config))] = random.choice(ODD_VALUES)
-    if random.random() < 0.04:
+    if config and random.random() < 0.04:
         del config[random.choice(list(config))]
     (key_schema, key), (value_schema, value) = _side(random), _side(random)
     record = {"keySchema": key_schema, "key": key, "valueSchema": value_schema, "value": value}
     headers = [_header(random) for _ in range(random.randint(0, 4))]
-    return {"kind": "transforms", "smt": kind, "config": config, "record": {**record, "headers": headers}}
+    return {
+        "kind": "transforms",
+        "smt": kind,
+        "config": config,
+        "record": {**record, "headers": headers, **_place(random)},
+    }
+
+
+def _place(random: Random) -> dict[str, Any]:
+    """Return where a record is from, and when, if not as all are."""
+    time = random.choice(TIMES)
+    place = {
+        "topic": random.choice(("t", "to", "orders-12", "\u00e4")),
+        "timestamp": None if time is None else {"int64": time},
+        "offset": random.randint(0, 9),
+    }
+    return {name: each for name, each in place.items() if random.random() < 0.4}
 
 
 def _moves(random: Random) -> dict[str, Any]:
@@ -68,6 +119,21 @@ def _inserts(random: Random) -> dict[str, Any]:
     return {"header": random.choice(("h", " h ", "", "x")), "value.literal": random.choice(LITERALS)}
 
 
+def _routes(random: Random) -> dict[str, Any]:
+    regex = random.choice(
+        ("(.*)-([0-9]*)", "t|to.*", "topic", "(t)(o(x)?).*", ".*", "to|topic|(orders-.*)", "[^-]+", "(")
+    )
+    return {"regex": regex, "replacement": random.choice(REPLACEMENTS)}
+
+
+def _dates(random: Random) -> dict[str, Any]:
+    config = {
+        "topic.format": random.choice(("${topic}_${timestamp}", "x", "${timestamp}", "${topic}${topic}", "$${t}"))
+    }
+    config["timestamp.format"] = random.choice(DATE_PATTERNS)
+    return {name: value for name, value in config.items() if random.random() < 0.9}
+
+
 def _looks(random: Random) -> dict[str, Any]:
     return {"name": random.choice((*KEYS, "z", None))}
 
@@ -76,9 +142,14 @@ MAKERS = {
     "HeaderFrom$Value": _moves,
     "HeaderFrom$Key": _moves,
     "DropHeaders": _drops,
+    "RegexRouter": _routes,
+    "TimestampRouter": _dates,
     "InsertHeader": _inserts,
-    "HasHeaderKey": _looks,
+    "predicates.HasHeaderKey": _looks,
 }
+
+NOT_ODD = ("RegexRouter", "TimestampRouter")
+"""What Kafka finds wrong in these it says of each record, and ours at once."""
 
 
 def _header(random: Random) -> Json:

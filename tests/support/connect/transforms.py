@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from statestore.connect.headers import ConnectHeaders
-from statestore.connect.records import ConnectRecord, SourceRecord
+from statestore.connect.records import ConnectRecord, SinkRecord, SourceRecord
 from statestore.connect.transforms.connector_config import PREDICATES, TRANSFORMATIONS
 from statestore.connect.transforms.field_moves import HeaderFrom
 from statestore.connect.transforms.transformation import Predicate
@@ -14,11 +14,13 @@ from tests.support.connect.forms import Json, decode_schema, decode_value, encod
 from tests.support.connect.running import error_name
 
 KINDS = {name.rpartition(".")[2]: kind for name, kind in (TRANSFORMATIONS | PREDICATES).items()}
+TOPIC = "topic"
+"""That of records where a vector says nothing of it."""
 
 
 def run(vector: Json) -> Json:
     try:
-        made = _configured(vector["smt"], vector["config"])
+        made = _configured(vector["smt"].rpartition(".")[2], vector["config"])
     except Exception as error:
         return {"error": error_name(error), "phase": "configure"}
     record = _decode_record(vector["record"])
@@ -30,7 +32,7 @@ def run(vector: Json) -> Json:
     except Exception as error:
         return {"error": error_name(error), "phase": "apply"}
     assert _encode_record(record) == before, "the input was changed"
-    assert (applied.topic, applied.kafka_partition, applied.timestamp_ms) == ("topic", 3, 1_700_000_000_123)
+    assert (applied.kafka_partition, applied.timestamp_ms) == (3, record.timestamp_ms)
     return {"record": _encode_record(_in_order_of_keys(made, applied))}
 
 
@@ -44,20 +46,25 @@ def _decode_record(form: Json) -> ConnectRecord:
     headers = ConnectHeaders()
     for header in form["headers"]:
         headers.add(header["key"], decode_value(header["value"]), decode_schema(header["schema"]))
-    return SourceRecord(
-        "topic",
-        kafka_partition=3,
-        key_schema=decode_schema(form.get("keySchema")),
-        key=decode_value(form.get("key")),
-        value_schema=decode_schema(form.get("valueSchema")),
-        value=decode_value(form.get("value")),
-        timestamp_ms=1_700_000_000_123,
-        headers=headers,
-    )
+    time = decode_value(form.get("timestamp", {"int64": 1_700_000_000_123}))
+    facts: dict[str, Any] = {
+        "kafka_partition": 3,
+        "key_schema": decode_schema(form.get("keySchema")),
+        "key": decode_value(form.get("key")),
+        "value_schema": decode_schema(form.get("valueSchema")),
+        "value": decode_value(form.get("value")),
+        "timestamp_ms": None if time is None else int(time),
+        "headers": headers,
+    }
+    topic = form.get("topic", TOPIC)
+    if "offset" in form:
+        return SinkRecord(topic, kafka_offset=form["offset"], **facts)
+    return SourceRecord(topic, **facts)
 
 
 def _encode_record(record: ConnectRecord) -> Json:
     return {
+        **({} if record.topic == TOPIC else {"topic": record.topic}),
         "keySchema": encode_schema(record.key_schema),
         "key": encode_value(record.key),
         "valueSchema": encode_schema(record.value_schema),
