@@ -112,6 +112,15 @@ def source_runs(
     return ((source, batch.slice(start, end - start)) for source, start, end in runs)
 
 
+def has_short_runs(batch: pa.RecordBatch, sources: Mapping[str | None, str]) -> bool:
+    """Return whether the rows of several sources alternate so often that single records are faster.
+
+    `sources` names the source of each topic, and under None that of all others.
+    """
+    runs = sum(1 for _ in topic_runs(batch, lambda topic: sources[topic if topic in sources else None]))
+    return runs > 1 and batch.num_rows < runs * _ROWS_MIN
+
+
 def topic_runs(batch: pa.RecordBatch, of: Callable[[str], T]) -> Iterator[tuple[T, int, int]]:
     """Yield start and end of the runs of rows whose topics have the same value of `of`, in order, with that value."""
     if not batch.num_rows:

@@ -85,7 +85,7 @@ class _Sources(dict["str | None", SourceReceiver]):
 
 
 class Task:
-    """One instance of a topology, for one shard and one batch."""
+    """One instance of a topology, for one shard and one batch. `by_records` has nodes that take either take records."""
 
     def __init__(
         self,
@@ -98,6 +98,7 @@ class Task:
         punctuations: RecordedPunctuations | None = None,
         processor_metadata: Mapping[str, int] | None = None,
         earlier: Sequence[EarlierShards] = (),
+        by_records: bool = False,
         send: Send | None = None,
         send_batch: Callable[[pa.RecordBatch], None] | None = None,
     ) -> None:
@@ -105,9 +106,7 @@ class Task:
         self.outputs: list[SinkFields] = []
         """What the sinks were sent since the driver last took it, unless it is given to `send` and `send_batch`."""
         self.shard = shard
-        self._topology = topology
-        self._context = context
-        self._stores = stores
+        self._topology, self._context, self._stores = topology, context, stores
         self._expiring = [store for store in stores.values() if store.stack.expiring is not None]
         self._global_views = {name: stores[name].read_only() for name in topology.global_stores}
         self._punctuations = Punctuations(punctuations or {})
@@ -137,7 +136,7 @@ class Task:
         """What takes a record of each topic, by itself."""
         self._column_sources: dict[str | None, ColumnSource | None] = {}
         """What takes columns of each topic; None if its records are taken by themselves only."""
-        self._connect()
+        self._connect(by_records)
         self.holds_back = (
             bool(self._expiring)
             or self._interceptors.finishes_batches
@@ -358,7 +357,7 @@ class Task:
             for receive in source.children:
                 receive(part)
 
-    def _connect(self) -> None:
+    def _connect(self, by_records: bool) -> None:
         """Make the nodes, run every `init` in their order, and connect them: nothing can be forwarded before."""
         topology, context = self._topology, self._context
         to_others = self._emission.send, self._emission.send_batch, self._interceptors.sending
@@ -372,7 +371,7 @@ class Task:
                 sink, send_batch, receiver, context, is_by_rows=before is not None
             )
         made: dict[str, tuple[Processor, ProcessorContext]] = {}
-        by_records = self._interceptors.consumes or FailureStage.PROCESSING in self.failures.keeps_on
+        by_records |= self._interceptors.consumes or FailureStage.PROCESSING in self.failures.keeps_on
         for node in topology.processors.values():
             processor = node.make(by_records=by_records)
             stores = {**self._global_views, **{name: self._stores[name] for name in node.stores}}

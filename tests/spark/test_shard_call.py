@@ -13,10 +13,21 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from statestore import Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
+from statestore import (
+    BatchProcessor,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    RecordColumns,
+    Serdes,
+    Stores,
+    Topology,
+)
 from statestore.errors import ProcessorError, TopologyError
 from statestore.errors.state import LocalStateCorruptedError
 from statestore.interception.failures import FailureHandling
+from statestore.processor.processor import EitherWay
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
@@ -353,3 +364,47 @@ def test_a_disk_that_input_fills_up_is_named(tmp_path: Path) -> None:
     path, _, message = printed.partition(" | ")
     assert Path(path) == disk / "local/state/shard-0000/spill-0/input.blobs"
     assert "input_bytes" in message
+
+
+class Took(Processor):
+    """Says by which of the two ways a record came to it."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+
+    def process(self, record: Record[bytes, bytes]) -> None:
+        self.context.forward(record.with_value(b"alone"))
+
+
+class TookColumns(BatchProcessor):
+    """Likewise."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+
+    def process_batch(self, records: RecordColumns) -> None:
+        said = pa.array([b"of %d" % len(records)] * len(records), pa.binary())
+        self.context.forward_batch(records.with_columns(value=said))
+
+
+@pytest.mark.parametrize(
+    ("topics", "expected"),
+    [
+        ("a" * 200, {b"of 200"}),
+        ("a" * 200 + "b" * 200, {b"of 200"}),
+        ("ab" * 200, {b"alone"}),
+        (("a" * 99 + "b") * 4, {b"alone"}),
+    ],
+)
+def test_sources_that_alternate_go_by_record(tmp_path: Path, topics: str, expected: set[bytes]) -> None:
+    topology = Topology()
+    for topic in "ab":
+        topology.add_source(topic, [topic], key_serde=BYTES, value_serde=BYTES)
+        topology.add_processor(f"of-{topic}", EitherWay(TookColumns, Took), [topic])
+        topology.add_sink(f"out-{topic}", "out", [f"of-{topic}"])
+    count = len(topics)
+    offsets, keys = list(range(count)), [b"k"] * count
+    columns = [list(topics), [0] * count, offsets, offsets, keys, keys, [b""] * count]
+    rows = pa.record_batch([pa.array(each, kind.type) for each, kind in zip(columns, INPUT, strict=True)], schema=INPUT)
+    values, _ = run_at(call(tmp_path, topology), None, 100, [encode_blob([rows])])
+    assert (sum(map(len, values)), {value for each in values for value in each}) == (count, expected)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from statestore.errors import TopologyError
 from statestore.interception.failures import FailureHandling, FailureStage
+from statestore.processor.column_receivers import has_short_runs
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.task_stores import shard_stores
@@ -150,6 +151,7 @@ class ShardCall:
             punctuations=batch.pointer.punctuations,
             processor_metadata=batch.pointer.processor_metadata,
             earlier=batch.pointer.earlier,
+            by_records=self._alternates(spool),
             send=outputs.add,
             send_batch=outputs.add_batch,
         )
@@ -200,15 +202,26 @@ class ShardCall:
 
         return observe
 
+    def _alternates(self, spool: BlobSpool) -> bool:
+        """Return whether the records of several sources alternate, so that their columns would be short."""
+        sources = {topic: each.name for each in self.topology.sources.values() for topic in each.topics or (None,)}
+        if len(self.topology.sources) < 2:
+            return False
+        first = next(batches_in_order(spool.blobs, self._topics_first), None)
+        return first is not None and has_short_runs(first, sources)
+
+    @property
+    def _topics_first(self) -> frozenset[str]:
+        return frozenset((*self.topology.global_stores.values(), *self.topology.copied_stores.values()))
+
     def _steps(self, task: Task, spool: BlobSpool, outputs: OutputBlobs) -> Iterator[int]:
         """Process all records and yield the count of each step, after which Spark can take output."""
-        topics_first = frozenset((*self.topology.global_stores.values(), *self.topology.copied_stores.values()))
         if task.takes_batches:
-            for batch in batches_in_order(spool.blobs, topics_first, _ROWS_PER_BATCH, _BYTES_PER_BATCH):
+            for batch in batches_in_order(spool.blobs, self._topics_first, _ROWS_PER_BATCH, _BYTES_PER_BATCH):
                 for part in task.ingest_batch(batch):
                     yield task.process_batch(part)
             return
-        records = task.ingest(records_in_order(spool.blobs, topics_first))
+        records = task.ingest(records_in_order(spool.blobs, self._topics_first))
         while count := task.process(records, outputs):
             yield count
 
