@@ -55,7 +55,11 @@ def test_of_a_key_one_record_passes_within_the_time() -> None:
 
 @pytest.mark.parametrize(
     ("by", "expected"),
-    [("id", [0, 1, 3, 4]), (lambda key, value: value[0], [0, 1]), (lambda key, value: None, [0, 1, 2, 3, 4])],
+    [
+        ("id", [0, 1, 3, 4, 5, 6]),
+        (lambda key, value: value[0], [0, 1, 5]),
+        (lambda key, value: None, [0, 1, 2, 3, 4, 5, 6]),
+    ],
 )
 def test_what_makes_two_records_the_same(by: str | Callable[[str, str], Any], expected: list[int]) -> None:
     records = [
@@ -64,6 +68,8 @@ def test_what_makes_two_records_the_same(by: str | Callable[[str, str], Any], ex
         TestRecord("k", "ay", 1, [("id", b"3"), ("id", b"1")]),
         TestRecord("k", "by", 1),
         TestRecord("k", "bz", 2),
+        TestRecord("k", "cx", 2, [("id", None)]),
+        TestRecord("k", "cy", 2, [("id", b"1"), ("id", None)]),
     ]
     assert passed(distinct(10, by=by), records)[0] == [records[row] for row in expected]
 
