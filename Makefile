@@ -25,7 +25,7 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 PEERS_LOCK := benchmarks/peers/environment.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-middleware demo-look test test-fast test-matrix durations soak kills simulate mutations check bench bench-check bench-peers docs lock clean java jars prometheus chromium azurite
+.PHONY: help demo demo-kafka demo-middleware demo-look test test-fast test-matrix durations soak kills simulate mutations check sbom bench bench-check bench-peers docs lock clean java jars prometheus chromium azurite
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ check: $(INSTALLED) ## format, lint, types, import directions, lock; no tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	@.ci/check-lock $(COMPILE_LOCK) --extra dev pyproject.toml
+
+sbom: $(INSTALLED) ## write into dist what the package brings and its licences, as CycloneDX and as text
+	@$(BIN)/python -m tests.support.bill_of_materials dist
 
 bench: java $(INSTALLED) jars ## run the benchmarks
 	@$(BIN)/python benchmarks/stores.py

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
 from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,14 +23,22 @@ PACKAGES = ("statestore", "upgrade_tools")
 METADATA = f"statestore-{statestore.__version__}.dist-info"
 
 
+def built(project: Path, directory: Path, **options: Any) -> dict[str, bytes]:
+    """Return wheel and source distribution of a project, built by what is installed, by the ends of their names."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", str(directory)]
+    subprocess.run(build, cwd=project, check=True, capture_output=True, **options)
+    return {path.suffix: path.read_bytes() for path in directory.iterdir()}
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The wheel's files, built by what is installed."""
-    directory = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (path,) = directory.iterdir()
-    with zipfile.ZipFile(path) as archive:
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return built(ROOT, tmp_path_factory.mktemp("distributions"))
+
+
+@pytest.fixture(scope="module")
+def wheel(distributions: dict[str, bytes]) -> dict[str, bytes]:
+    """The wheel's files."""
+    with zipfile.ZipFile(io.BytesIO(distributions[".whl"])) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
@@ -41,6 +53,20 @@ def test_it_has_the_packages_and_nothing_else(wheel: dict[str, bytes]) -> None:
     packed = {name for name in wheel if not name.startswith(f"{METADATA}/")}
     assert packed == there
     assert {f"{package}/py.typed" for package in PACKAGES} <= packed
+
+
+def test_it_is_the_same_bytes_from_another_directory_at_another_time(
+    distributions: dict[str, bytes], tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in (".gitignore", "LICENSE", "README.md", "pyproject.toml"):
+        shutil.copy(ROOT / name, copy)
+    for path in copy.rglob("*"):
+        path.chmod(path.stat().st_mode & 0o700)
+        os.utime(path, (1, 1_000_000_000))
+    assert built(copy, tmp_path / "built", umask=0o077, env={"TZ": "Asia/Tokyo"}) == distributions
 
 
 def test_it_brings_its_commands_and_its_licence(wheel: dict[str, bytes], metadata: Message) -> None:
