@@ -72,6 +72,8 @@ def test_of_a_location_the_shard_of_the_key_is_restored_and_no_other(
         assert key == KEYS[7].encode().hex()
     restored.clear()
     assert tools("get", "--store", "rates", *location, "rate").lines == ["rate  -> 1"]
+    assert tools("scan", "--store", "rates", *location).lines == ["rate  -> 1"]
+    assert "--all-parts" not in tools("get", "--store", "rates", *location, "no-such-key").err
     assert len(set(restored)) == 1, "each shard has all of a global store"
     restored.clear()
     missing = tools("get", "--store", "plain", *location, "no-such-key")

@@ -28,7 +28,6 @@ from statestore.format.records.header_bytes import decode_headers
 from statestore.format.values.stored_value import split_stored
 from statestore.recovery.making.logical_writes import LogicalWrite, Tally
 from upgrade_tools.errors import UnknownKindError
-from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import OpenStore, State
 
 _STEP: Final = 1_000
@@ -83,10 +82,8 @@ class _Side:
     by_part: dict[tuple[str, int], Tally] = field(default_factory=dict)
 
     def parts(self, store: str) -> Sequence[int]:
-        """Return the parts to read for a store: for a global store, which every shard has in full, only the first."""
-        if isinstance(self.state, LocationState) and store in self.state.metadata.global_stores:
-            return self.state.parts[:1]
-        return self.state.parts
+        """Return the parts to read for a store."""
+        return self.state.parts_of(self.specs[store])
 
 
 class Comparison:

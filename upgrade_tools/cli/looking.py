@@ -136,10 +136,12 @@ def get(
     """Print what a store has for a key: value, windows, sessions or versions. The exit code is 1 if it has nothing."""
     selection = Selection(sel.key_of(key, "KEY", of_entries.key_as))
     state = of_entries.state(where)
-    parts = state.parts if every_part else sel.parts_with(state, selection)
+    spec = state.the_spec()
+    every = state.parts_of(spec)
+    parts = every if every_part else state.parts_of(spec, selection.key)
     if of_entries.print(state, selection, parts):
         return ExitCode.OK
-    advice = "; only its shard was searched, --all-parts searches all" if len(parts) < len(state.parts) else ""
+    advice = "; only its shard was searched, --all-parts searches all" if len(parts) < len(every) else ""
     say(errors(), f"there is nothing for this key{advice}")
     return ExitCode.FOUND_PROBLEMS
 

@@ -132,16 +132,10 @@ def checked_selection(selection: Selection, spec: StoreSpec) -> Selection:
     return selection
 
 
-def parts_with(state: State, asked: Selection) -> tuple[int, ...]:
-    """Return the parts that can have the key that is asked for."""
-    assert asked.key is not None
-    return state.parts_of_key(state.the_spec(), asked.key)
-
-
 def parts_of(state: State, part: int | None) -> tuple[int, ...]:
-    """Return the parts to be read: all, or that one; exits with a usage error if there is no such part."""
+    """Return the parts of the one store to be read, or that one; exits with a usage error if there is no such part."""
     if part is None:
-        return state.parts
+        return state.parts_of(state.the_spec())
     if part not in state.parts:
         listed = ", ".join(map(str, state.parts[:20])) + (", ..." if len(state.parts) > 20 else "")
         raise typer.BadParameter(f"there is no part {part} in {state.path}, only {listed}", param_hint="--part")

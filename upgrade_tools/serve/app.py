@@ -161,7 +161,7 @@ class Service:
         """Return who wrote a key."""
         stage, spec = self.follower.stage_of(asked.path["store"])
         key, before = asked.the_key(), asked.number("before", 1)
-        shards = stage.state.parts_of_key(spec, key)
+        shards = stage.state.parts_of(spec, key)
         shard = asked.number("shard")
         if shard is None and len(shards) > 1:
             shard = await self.follower.ask(_shard_with, stage, spec, key)
@@ -341,7 +341,7 @@ def _shard_with(stage: ServedStage, spec: StoreSpec, key: bytes) -> int | None:
 def _entries_of_key(stage: ServedStage, spec: StoreSpec, question: Question) -> Iterator[tuple[int, StoredEntry]]:
     layout, key = layout_of(spec), question.selection.key
     assert key is not None
-    shards = stage.state.parts_of_key(spec, key)
+    shards = stage.state.parts_of(spec, key)
     for shard in shards:
         store = stage.shard(shard)[spec.name].bytes
         for entry_key, start_ms, end_ms, stored in layout.entries(pairs_after(layout, store, question, None)):

@@ -107,10 +107,7 @@ def read_page(stage: ServedStage, spec: StoreSpec, question: Question, begin: Pa
     """Return a page read in about a second: `limit` entries, or more if the last pair holds several versions."""
     deadline = time.monotonic() + PAGE_S
     page, key = Page(), question.selection.key
-    shards = stage.state.parts if key is None else stage.state.parts_of_key(spec, key)
-    if spec.name in stage.state.metadata.global_stores:
-        shards = shards[:1]
-    for shard in shards:
+    for shard in stage.state.parts_of(spec, key):
         if shard < begin.shard:
             continue
         place = begin if shard == begin.shard else PageBegin(shard)

@@ -229,7 +229,7 @@ class Samples:
         now = time.monotonic()
         at, made, sample = self._samples.get(spec.name, ("", now, None))
         if sample is None or (at != stage.at and (sample.is_counted or now - made > _SAMPLE_AGE_S)):
-            shards = 1 if spec.name in stage.state.metadata.global_stores else stage.state.metadata.shards
+            shards = len(stage.state.parts_of(spec))
             told = {} if stage.head is None else stage.head.figures.sizes().get(spec.name, {})
             sample = Sample(spec, shards, told={shard: sizes for shard, sizes in told.items() if shard < shards})
             self._samples[spec.name] = stage.at, now, sample

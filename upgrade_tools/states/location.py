@@ -94,12 +94,12 @@ class LocationState(State):
                 for name, spec in asked.items()
             }
 
-    def parts_of_key(self, spec: StoreSpec, key: bytes) -> tuple[int, ...]:
-        """Return the shard of the key's records if they are placed by key, else all shards."""
+    def parts_of(self, spec: StoreSpec, key: bytes | None = None) -> tuple[int, ...]:
+        """Return one shard of a global store, of which each has all; the key's, if records are placed by it; or all."""
         metadata = self.metadata
         if spec.name in metadata.global_stores:
             return self.parts[:1]
-        if metadata.shard_by != "key":
+        if key is None or metadata.shard_by != "key":
             return self.parts
         key_of = record_keys(metadata).get(spec.name)
         try:

@@ -156,8 +156,8 @@ class State(ABC):
     def databases(self, part: int) -> list[Database]:
         """Return the databases of a part, in order, none of them open. Raises StateDirectoryError."""
 
-    def parts_of_key(self, spec: StoreSpec, key: bytes) -> tuple[int, ...]:
-        """Return the parts that can hold a key of a store, if the store is keyed like its records; else all."""
+    def parts_of(self, spec: StoreSpec, key: bytes | None = None) -> tuple[int, ...]:
+        """Return the parts that have all of a store; with a key, if it tells the part, those that can hold it."""
         return self.parts
 
     def store_names(self) -> list[str]:
