@@ -12,13 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from pyspark import TaskContext
 
 from statestore.errors import LocationError
 from statestore.errors.state import CheckpointLocationError, SinkRemembersError
-from statestore.recovery.location.schemes import authority_of, canonical_uri
+from statestore.recovery.location.schemes import authority_of, canonical_uri, split_hadoop_path
 from statestore.spark.query_failure import raise_from
 
 REFUSAL: Final = "spark.sql.statestore.refusal"
@@ -46,12 +46,13 @@ def _is_made_up(run: Any, checkpoint: str) -> bool:
         return found is not None
     home = str(run.sparkSession().conf().get("spark.sql.streaming.checkpointLocation", ""))
     is_new = bool(home) and run.name() is None and bool(run.offsetLog().getLatest().isEmpty())
-    return is_new and found[1].endswith(urlsplit(home).path.rstrip("/"))
+    return is_new and found[1].endswith(split_hadoop_path(home)[2].rstrip("/"))
 
 
 def relation_of(location: str, checkpoint: str) -> str | None:
     """Return in words how a location and a checkpoint overlap; None if they don't."""
-    state, spark = _place(location), _place(checkpoint)
+    scheme, authority, path = split_hadoop_path(checkpoint)
+    state, spark = _place(location), _place(f"{scheme or 'file'}://{authority}{quote(path)}")
     if state == spark:
         return "is also"
     if state[:-1] != spark[:-1]:
@@ -73,7 +74,7 @@ def _place(uri: str) -> tuple[str, str, str]:
     """Return scheme, host and path of a directory, however they are written; the path ends with one slash."""
     known = canonical_uri(uri)
     parts = urlsplit(known)
-    return parts.scheme or "file", authority_of(known), re.sub("/+", "/", f"{parts.path}/")
+    return parts.scheme or "file", authority_of(known), re.sub("/+", "/", f"{unquote(parts.path)}/")
 
 
 def _has_batches(hadoop: Any, output: str) -> bool:

@@ -15,7 +15,7 @@ from statestore.errors import LocationError, RecoveryError
 from statestore.errors.state import CheckpointLocationError, LocationSharedError
 from statestore.recovery.location.schemes import problem_of_checkpoint
 from statestore.recovery.metadata.state_metadata import agree_on_metadata, metadata_of_stores
-from statestore.spark import error_of, stateful
+from statestore.spark import error_of, read_pointers, stateful
 from statestore.spark.datasource.committed import state_in
 from statestore.spark.start_refusal import relation_of
 from tests.support.spark.queries import OrderQuery, run_to_the_end
@@ -37,6 +37,11 @@ APPLY, TRANSFORM = "apply_in_pandas_with_state", "transform_with_state"
         ("s3://bucket/state", "s3a://other/state/cp", None),
         ("s3://key:secret@bucket/state?region=eu", "s3a://bucket/state", "is also"),
         ("s3://bucket/state", "hdfs://bucket/state", None),
+        # A location is a URI; of a checkpoint Hadoop tells the path as it is.
+        ("file:///a%20b/c%2Bd/%C3%BC/state", "file:/a b/c+d/ü", "lies within"),
+        ("file:///a/%23b%3F%25", "file:/a/#b?%/checkpoint", "has within it"),
+        ("s3://bucket/a%20b?region=eu", "s3a://bucket/a b", "is also"),
+        ("file:///a%2520b", "file:/a%20b", "is also"),
     ],
 )
 def test_how_a_location_stands_to_a_checkpoint(state: str, checkpoint: str, relation: str | None) -> None:
@@ -62,6 +67,8 @@ def test_paths_where_nothing_is_are_said_as_such(tmp_path: Path, monkeypatch: py
     assert problem_of_checkpoint("/nowhere", default_filesystem="hdfs://node") is None
     (tmp_path / "offsets").mkdir()
     assert problem_of_checkpoint(tmp_path) is problem_of_checkpoint(f"file:{tmp_path}") is None
+    (tmp_path / "a#b?c%20" / "offsets").mkdir(parents=True)
+    assert problem_of_checkpoint(tmp_path / "a#b?c%20") is None
     assert problem_of_checkpoint("s3a://bucket/checkpoint") is None  # which only Spark can see
     monkeypatch.setenv("SPARK_REMOTE", "sc://server")
     assert problem_of_checkpoint("/nowhere") is None
@@ -69,7 +76,9 @@ def test_paths_where_nothing_is_are_said_as_such(tmp_path: Path, monkeypatch: py
 
 @pytest.fixture
 def query(spark: SparkSession, tmp_path: Path) -> OrderQuery:
-    made = OrderQuery(spark, tmp_path, APPLY)
+    home = tmp_path / "ü+home"  # which a URI escapes, and Hadoop does not
+    home.mkdir()
+    made = OrderQuery(spark, home, APPLY)
     made.add(seeded_orders(8))
     return made
 
@@ -116,6 +125,15 @@ def test_another_entry_point_is_said_as_such(query: OrderQuery) -> None:
     failure = error_of(caught.value)
     assert failure is not None
     assert (failure.error, failure.fields) == ("TopologyError", {"recorded": APPLY, "asked": TRANSFORM})
+
+
+def test_a_checkpoint_that_spark_can_not_read_is_said_as_such(query: OrderQuery) -> None:
+    query.home = query.home / "a b"
+    query.home.mkdir()
+    query.add(seeded_orders(8))
+    query.run(state_location=query.home / "state")
+    with pytest.raises(RecoveryError, match="finds nothing in a path with ' ': rename it, or go by the head"):
+        read_pointers(query.spark, query.home / "checkpoint")
 
 
 def test_a_sink_that_remembers_another_checkpoint_is_told_of_before_it_drops_anything(

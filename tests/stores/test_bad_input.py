@@ -159,6 +159,11 @@ def test_a_damaged_row_is_said_to_be_local_damage_without_its_key() -> None:
         store.get(b"k")
 
 
+def test_what_stands_in_the_place_of_a_time_is_not_shown() -> None:
+    with pytest.raises(ValueError, match=r"^timestamp_ms must be .* got 6 bytes$"):
+        store_of("versions").delete(b"k", b"secret")
+
+
 def test_a_key_without_a_segment_is_a_typed_error_every_time() -> None:
     store = store_of("windows", {b"short": b""})
     for _ in range(2):

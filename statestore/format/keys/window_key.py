@@ -15,6 +15,7 @@ from typing import Final
 
 from statestore.errors import FormatError
 from statestore.errors.data import TruncatedError
+from statestore.errors.readable import shape_of
 
 WINDOW_SUFFIX_SIZE: Final = 12
 SESSION_SUFFIX_SIZE: Final = 16
@@ -68,6 +69,5 @@ def split_session_key(data: bytes) -> tuple[bytes, int, int]:
 def check_time(parameter: str, time_ms: int) -> None:
     """Raise ValueError unless `time_ms` is an integer from 0 to 2^63 - 1; `parameter` names it."""
     if not isinstance(time_ms, int) or not 0 <= time_ms <= MAX_TIME_MS:
-        raise ValueError(
-            f"{parameter} must be an integer from 0 to 2^63 - 1 (milliseconds since 1970), got {time_ms!r}"
-        )
+        got = time_ms if isinstance(time_ms, int) else shape_of(time_ms)  # it may be a key in the wrong place
+        raise ValueError(f"{parameter} must be an integer from 0 to 2^63 - 1 (milliseconds since 1970), got {got}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -214,14 +215,25 @@ _SPARK_SEES_OTHERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR
 """Where these are set, a path without a scheme may be on another filesystem than this machine's, or on a server."""
 
 
+_HADOOP_PATH: Final = re.compile(r"(?:([A-Za-z][\w.+-]*):)?(?://([^/]*))?(.*)", re.DOTALL)
+
+
+def split_hadoop_path(text: str) -> tuple[str, str, str]:
+    """Return scheme, authority and path of what Hadoop takes for a path: nothing in it is escaped."""
+    found = _HADOOP_PATH.fullmatch(text)
+    assert found is not None  # anything is one
+    scheme, authority, path = found.groups("")
+    return scheme, authority, path
+
+
 def problem_of_checkpoint(checkpoint: str | Path, *, default_filesystem: str | None = None) -> str | None:
     """Return what is wrong with a checkpoint's path, None if nothing is seen; the default is Hadoop's filesystem."""
     text = os.fspath(checkpoint)
-    parts = urlsplit(text)
+    scheme, _, below = split_hadoop_path(text)
     is_elsewhere = default_filesystem or any(name in os.environ for name in _SPARK_SEES_OTHERS)
-    if parts.scheme != "file" and (parts.scheme or is_elsewhere):
+    if scheme != "file" and (scheme or is_elsewhere):
         return None
-    path = Path(parts.path)
+    path = Path(below)
     if (path / "offsets").is_dir():  # a checkpoint of Spark has it from its first batch on
         return None
     found = "no checkpoint" if path.exists() else "nothing"

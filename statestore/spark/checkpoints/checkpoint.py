@@ -27,6 +27,8 @@ from statestore.spark.spark_versions import SPARK_FAILURES, refuse_checkpoint_fo
 _VERSION: Final = "v1"
 _HEAD_LINES: Final = 2
 _GLOB: Final = re.compile(r"([\\*?\[\]{}])")
+_ESCAPED: Final = re.compile(r'[ "#%<>?\[\\\]^`{|}]')
+"""What Spark's reader of state escapes in a checkpoint's path, and then takes for its name."""
 
 
 def read_pointers(spark: SparkSession, checkpoint_location: str | Path, *, batch_id: int | None = None) -> DataFrame:
@@ -46,11 +48,15 @@ def read_pointers(spark: SparkSession, checkpoint_location: str | Path, *, batch
     # Spark's reader of RocksDB state needs the coordinator of state stores, which a session starts when it is asked for
     # its streaming queries.
     _ = spark.streams.active
-    found = [
-        pointers
-        for operator in spark.read.format("state-metadata").load(checkpoint).collect()
-        if (pointers := _operator_pointers(spark, checkpoint, operator, batch_id)) is not None
-    ]
+    try:
+        operators = spark.read.format("state-metadata").load(checkpoint).collect()
+        read = [_operator_pointers(spark, checkpoint, operator, batch_id) for operator in operators]
+    except SPARK_FAILURES as cause:
+        if (escaped := _ESCAPED.search(checkpoint)) is None:
+            raise
+        problem = f"Spark's reader of state finds nothing in a path with {escaped[0]!r}: rename it, or go by the head"
+        raise RecoveryError(checkpoint, problem) from cause
+    found = [pointers for pointers in read if pointers is not None]
     if not found:
         raise RecoveryError(
             checkpoint, "has no stateful() operator that has committed a batch: name the checkpointLocation of one"
