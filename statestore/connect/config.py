@@ -265,14 +265,19 @@ def non_empty_list(name: str, value: Any) -> Any:
 
 def distinct_values(name: str, value: Any) -> Any:
     """Refuse None, no elements, and elements that are ""; of equal ones keep the first."""
-    if value is None:
-        raise ConfigException(f"Configuration '{name}' values must not be null.", name=name)
-    if not value:
+    if value is not None and not value:
         raise ConfigException(
             f"Configuration '{name}' must not be empty. Valid values include: any non-empty value",
             name=name,
             value=value,
         )
+    return distinct_or_none(name, value)
+
+
+def distinct_or_none(name: str, value: Any) -> Any:
+    """Do what `distinct_values` does, but take a list without elements."""
+    if value is None:
+        raise ConfigException(f"Configuration '{name}' values must not be null.", name=name)
     if "" in value:
         raise ConfigException(f"Configuration '{name}' values must not be empty.", name=name, value=value)
     return list(dict.fromkeys(value))

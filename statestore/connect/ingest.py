@@ -11,7 +11,7 @@ from statestore.connect.config import ConfigDef, ConfigType, Property, one_of, w
 from statestore.connect.converters.base import STRICT_MODE, HeaderConverter
 from statestore.connect.converters.registry import HEADER_CONVERTER, header_converter
 from statestore.connect.header import part_in_errors
-from statestore.connect.records import ConnectRecord
+from statestore.connect.records import SinkRecord
 from statestore.connect.schema import Schema, SchemaAndValue
 from statestore.connect.transforms.chain import ColumnChain, TransformChain
 from statestore.connect.transforms.connector_config import connector_properties, read_steps
@@ -140,9 +140,11 @@ class ConnectIngest:
             value = _read(self._value, topic, record.value)
         with part_in_errors(None):
             made = self.chain.apply(
-                ConnectRecord(
+                SinkRecord(
                     topic,
                     kafka_partition=record.partition,
+                    kafka_offset=record.offset,
+                    timestamp_type=record.timestamp_type,
                     key_schema=key.schema,
                     key=key.value,
                     value_schema=value.schema,

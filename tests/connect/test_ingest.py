@@ -137,6 +137,21 @@ def test_a_step_may_not_change_the_key() -> None:
         list(ingest_records([row], ConnectIngest(config)))
 
 
+def test_a_sink_s_fields_are_put_into_json() -> None:
+    config = {
+        "value.converter": "JsonConverter",
+        "value.converter.schemas.enable": "false",
+        "transforms": "where,only",
+        "transforms.where.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+        "transforms.where.offset.field": "at",
+        "transforms.only.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
+        "transforms.only.exclude": "secret",
+        "transforms.only.renames": "n:count",
+    }
+    rows = [record(value=b'{"n": 1, "secret": 2}', offset=9), record(value=None)]
+    assert [each[5] for each in ingest_records(rows, ConnectIngest(config))] == [b'{"count":1,"at":9}', None]
+
+
 def test_a_step_may_not_change_the_topic_in_columns_either() -> None:
     config = {"transforms": "r", "transforms.r.type": "RegexRouter", "transforms.r.regex": "or(.*)"}
     kept = ConnectIngest({**config, "transforms.r.replacement": "or$1"})

@@ -23,6 +23,7 @@ from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import Schema, SchemaAndValue, Type
 from statestore.connect.transforms.chain import ColumnChain, TransformChain
 from statestore.connect.transforms.field_moves import HeaderFromValue, HeaderToValue
+from statestore.connect.transforms.field_steps import ExtractField, HoistField, InsertField, ValueToKey
 from statestore.connect.transforms.topic_steps import RegexRouter, TimestampRouter
 from statestore.connect.transforms.transformation import Step, Transformation
 from statestore.connect.transforms.typed_columns import schema_of, type_of_schema
@@ -60,7 +61,7 @@ TRANSFORMATIONS = st.one_of(
     st.builds(InsertHeader, KEYS, st.sampled_from(["1", "null", "x"])),
     st.builds(DropHeaders, st.lists(KEYS, min_size=1).map(tuple)),
     st.just(Filter()),
-    st.builds(RegexRouter, st.sampled_from(["t", "(o)(.*)", "x.*"]), st.sampled_from(["x", "$2$1", "t"])),
+    st.sampled_from([RegexRouter("t", "x"), RegexRouter("(o)(.*)", "$2$1"), RegexRouter("x.*|[01].*", "t")]),
     st.builds(TimestampRouter, st.sampled_from(["t", "x${topic}", "${timestamp}"]), st.sampled_from(["S", "dd", "HH"])),
 )
 PREDICATES = st.one_of(
@@ -337,9 +338,36 @@ def test_a_step_may_put_another_value_of_the_column() -> None:
     assert made.topic.to_pylist() == ["t", "u"]
     with pytest.raises(DataException, match="the column can't hold"):
         run(records, Put(5))
-    with pytest.raises(DataException, match="A column of structs can't hold"):
-        run(struct_records({"a": 1}), Put({"a": 1}))
+    with pytest.raises(DataException, match="the column can't hold what was made of it: ArrowTypeError"):
+        run(struct_records({"a": 1}), Put(7))
     assert run(struct_records({"a": 1}), Put(None)).value.to_pylist() == [None]
+
+
+def test_a_field_alone_is_a_column_of_its_type_and_a_column_is_the_field_of_a_struct() -> None:
+    records = struct_records({"id": 7, "at": WHEN.date()}, {"id": 8, "at": None}, None)
+    made = run(records, ExtractField.Value("at")).value
+    assert made.type == pa.date32()
+    assert made.to_pylist() == [WHEN.date(), None, None]
+    again = run(records, ExtractField.Value("id"), HoistField.Value("n")).value
+    assert again.type == pa.struct([("n", pa.int64())])
+    assert again.to_pylist() == [{"n": 7}, {"n": 8}, {"n": None}]
+    keys = run(records, Step("t", Filter(), RecordIsTombstone()), ValueToKey(("id",))).key
+    assert keys.to_pylist() == [{"id": 7}, {"id": 8}]
+    some = Step("a", ExtractField.Value("id"), HasHeaderKey("h"))
+    with pytest.raises(DataException, match="The column can't be one of"):
+        run(struct_records({"id": 7}, {"id": 8}, {"id": 9}), some)
+
+
+def test_a_field_says_where_a_record_came_from() -> None:
+    records = columns([("t", b"v", []), ("u", None, [])], with_origin=True)
+    insert = InsertField.Value(
+        topic_field="topic!", partition_field="p", offset_field="o", static_field="s", static_value="x"
+    )
+    made = run(records, HoistField.Value("v"), insert)
+    assert made.value.to_pylist() == [
+        {"v": b"v", "topic": "t", "p": 0, "o": 0, "s": "x"},
+        {"v": None, "topic": "u", "p": 1, "o": 1, "s": "x"},
+    ]
 
 
 def test_a_header_that_is_looked_at_and_can_not_be_read_is_named() -> None:

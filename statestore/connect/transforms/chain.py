@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from statestore.connect.converters.base import STRICT_MODE, HeaderConverter
 from statestore.connect.converters.registry import HEADER_CONVERTER, header_converter
-from statestore.connect.records import ConnectRecord
+from statestore.connect.records import ConnectRecord, SinkRecord
 from statestore.connect.transforms.connector_config import connector_properties, read_steps
 from statestore.connect.transforms.header_steps import NO_TOPIC
 from statestore.connect.transforms.transformation import HeaderRows, Step, Transformation
@@ -161,22 +161,26 @@ class ColumnChain:
         topics: Sequence[str | None] = [None] * len(records) if records.topic is None else row_objects(records.topic)
         keys, values = TypedColumn(records.key), TypedColumn(records.value)
         partitions = [None] * len(records) if records.partition is None else records.partition.to_pylist()
+        offsets = None if records.offset is None else records.offset.to_pylist()
         times = records.timestamp_ms.to_pylist()
         rows: list[int] = []
         made: list[ConnectRecord] = []
         headers: list[bytes] = []
         for row, encoded in enumerate(records.headers.to_pylist()):
             topic = topics[row]
-            record = ConnectRecord(
-                topic,
-                kafka_partition=partitions[row],
-                key_schema=keys.schema,
-                key=keys.values[row],
-                value_schema=values.schema,
-                value=values.values[row],
-                timestamp_ms=times[row],
-                headers=read_headers(Headers.from_bytes(encoded), self.converter, topic=topic or NO_TOPIC),
-            )
+            facts: dict[str, Any] = {
+                "kafka_partition": partitions[row],
+                "key_schema": keys.schema,
+                "key": keys.values[row],
+                "value_schema": values.schema,
+                "value": values.values[row],
+                "timestamp_ms": times[row],
+                "headers": read_headers(Headers.from_bytes(encoded), self.converter, topic=topic or NO_TOPIC),
+            }
+            if offsets is None:
+                record = ConnectRecord(topic, **facts)
+            else:
+                record = SinkRecord(topic, kafka_offset=offsets[row], **facts)
             found = self.chain.apply(record)
             if found is not None:
                 rows.append(row)

@@ -19,8 +19,8 @@ from statestore.connect.config import (
 )
 from statestore.connect.converters.base import MODE
 from statestore.connect.properties_text import config_of, read_properties
+from statestore.connect.transforms import field_steps, topic_steps
 from statestore.connect.transforms import header_steps as steps
-from statestore.connect.transforms import topic_steps
 from statestore.connect.transforms.field_moves import HeaderFromKey, HeaderFromValue, HeaderToKey, HeaderToValue
 from statestore.connect.transforms.transformation import Configured, Predicate, Step, Transformation
 from statestore.errors import ConfigException, ConnectException
@@ -34,8 +34,19 @@ TRANSFORMATIONS: Final[dict[str, type[Transformation]]] = {
     f"{_PACKAGE}.HeaderTo$Key": HeaderToKey,
     f"{_PACKAGE}.HeaderTo$Value": HeaderToValue,
     f"{_PACKAGE}.InsertHeader": steps.InsertHeader,
+    **{
+        f"{_PACKAGE}.{kind.__name__}${side.side.title()}": side
+        for kind in (
+            field_steps.ExtractField,
+            field_steps.HoistField,
+            field_steps.InsertField,
+            field_steps.ReplaceField,
+        )
+        for side in (kind.Key, kind.Value)
+    },
     f"{_PACKAGE}.RegexRouter": topic_steps.RegexRouter,
     f"{_PACKAGE}.TimestampRouter": topic_steps.TimestampRouter,
+    f"{_PACKAGE}.ValueToKey": field_steps.ValueToKey,
 }
 PREDICATES: Final[dict[str, type[Predicate]]] = {
     f"{_PACKAGE}.predicates.HasHeaderKey": steps.HasHeaderKey,

@@ -3,7 +3,7 @@
 HeaderFrom does what Kafka's class does. KIP-145 describes HeaderTo too, but Kafka never shipped it, so what the KIP
 leaves open is said here, and in options of ours.
 
-Source: KIP-145, Kafka's `HeaderFrom`, and its `Requirements` for what both need of keys and values.
+Source: KIP-145, and Kafka's `HeaderFrom`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from statestore.connect.header import ConnectHeader, header_in_errors
 from statestore.connect.headers import ConnectHeaders
 from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import Field, Schema, Struct, Type
-from statestore.connect.transforms.transformation import Transformation
+from statestore.connect.transforms.sides import KEPT_SCHEMAS, NULLS, Sided, struct_schema, with_entries
 from statestore.connect.typed_map import map_of_distinct
 from statestore.connect.values.strict import STRICT
 from statestore.errors import ConfigException, DataException
@@ -42,11 +42,9 @@ _ERROR: Final = "error"
 _SKIP: Final = "skip"
 _NULL: Final = "null"
 
-_KEPT_SCHEMAS: Final = 64
-
 
 @dataclass(frozen=True)
-class FieldMoves(Transformation):
+class FieldMoves(Sided):
     """Moves or copies between fields and headers.
 
     Raises ConfigException if there are not as many fields as headers, or none.
@@ -55,13 +53,6 @@ class FieldMoves(Transformation):
     fields: tuple[str, ...]
     headers: tuple[str, ...]
     operation: str
-    side: ClassVar[str]
-    """What has the fields: "key" or "value"."""
-
-    def __init_subclass__(cls, side: str | None = None, **arguments: Any) -> None:
-        super().__init_subclass__(**arguments)
-        if side is not None:
-            cls.side = side
 
     def __post_init__(self) -> None:
         self._settle()
@@ -72,34 +63,12 @@ class FieldMoves(Transformation):
                 name="fields",
                 value=list(self.fields),
             )
+        super().__post_init__()
 
-    def source_of(self, record: ConnectRecord) -> tuple[Schema | None, Any]:
-        """Return schema and value of the side that has the fields."""
-        return getattr(record, f"{self.side}_schema"), getattr(record, self.side)
-
-    def with_side(self, record: ConnectRecord, schema: Schema | None, value: Any, headers: Any) -> ConnectRecord:
-        """Return the record with another one of that side, and other headers."""
-        return record.new_record(headers=headers, **{f"{self.side}_schema": schema, self.side: value})
-
-
-def _require_map(value: Any, operation: str) -> Mapping[str, Any]:
-    """Return a value that is a map. Raises DataException for another one, and for None."""
-    if not isinstance(value, Mapping):
-        raise DataException(
-            f"Only Map objects supported in absence of schema for [header {operation}], found: {_class_of(value)}"
-        )
-    return value
-
-
-def _require_struct(value: Any, operation: str) -> Struct:
-    """Return a value that is a struct. Raises DataException for another one, and for None."""
-    if not isinstance(value, Struct):
-        raise DataException(f"Only Struct objects supported for [header {operation}], found: {_class_of(value)}")
-    return value
-
-
-def _class_of(value: Any) -> str:
-    return "null" if value is None else type(value).__name__
+    @property
+    def purpose(self) -> str:  # type: ignore[override]
+        """What it is for, as Kafka's errors say it."""
+        return f"header {self.operation}"
 
 
 @dataclass(frozen=True)
@@ -119,37 +88,28 @@ class HeaderFrom(FieldMoves):
         _FIELD_NAMES,
         _HEADER_NAMES,
         _OPERATION,
-        Property(
-            "replace.null.with.default",
-            ConfigType.BOOLEAN,
-            default=True,
-            doc="whether a field of None gives its default, if it has one",
-        ),
+        NULLS,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.replace_null_with_default is None:
-            raise NullValueException("replace.null.with.default is set to null: say true or false, or leave it out")
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:
         """Return the record with more headers and, if they are moved, without the fields."""
         schema, value = self.source_of(record)
         headers = record.headers.duplicate()
         if schema is None:
-            return self.with_side(record, None, self._from_map(value, headers), headers)
+            return self.with_side(record, None, self._from_map(value, headers), headers=headers)
         updated = self._from_struct(schema, value, headers)
-        return self.with_side(record, updated.schema if self.operation == _MOVE else schema, updated, headers)
+        made = updated.schema if self.operation == _MOVE else schema
+        return self.with_side(record, made, updated, headers=headers)
 
     def _from_map(self, value: Any, headers: ConnectHeaders) -> Mapping[Any, Any]:
-        given = _require_map(value, self.operation)
+        given = self.require_map(value)
         for field, header in zip(self.fields, self.headers, strict=True):
             headers.add(header, given.get(field), None)
         moved = self.fields if self.operation == _MOVE else ()
         return map_of_distinct([(name, each) for name, each in given.items() if name not in moved])
 
     def _from_struct(self, schema: Schema, value: Any, headers: ConnectHeaders) -> Struct:
-        given = _require_struct(value, self.operation)
+        given = self.require_struct(value)
         updated = self._without_fields(schema, given) if self.operation == _MOVE else given
         for name, header in zip(self.fields, self.headers, strict=True):
             with header_in_errors(header):
@@ -157,23 +117,18 @@ class HeaderFrom(FieldMoves):
                 field = schema.field(name)
                 if field is None:
                     raise NullValueException(f"There is no field {name!r} to {self.operation} in the {self.side}")
-                headers.add(header, None if own is None else self._value(given, name), field.schema)
+                headers.add(header, None if own is None else self.field_value(given, name), field.schema)
         return updated
+
+    def new_schema(self, schema: Schema) -> Schema:
+        """Return a schema without the fields."""
+        return struct_schema(schema, [field for field in schema.fields if field.name not in self.fields])
 
     def _without_fields(self, schema: Schema, given: Struct) -> Struct:
         if schema.type is not Type.STRUCT:
             raise DataException("Cannot list fields on non-struct type")
-        moved = _without(schema, self.fields)
-        return Struct(moved, {field.name: self._value(given, field.name) for field in moved.fields})
-
-    def _value(self, given: Struct, name: str) -> Any:
-        return given.get(name) if self.replace_null_with_default else given.get_without_default(name)
-
-
-@lru_cache(maxsize=_KEPT_SCHEMAS)
-def _without(schema: Schema, names: tuple[str, ...]) -> Schema:
-    kept = tuple(field for field in schema.fields if field.name not in names)
-    return replace(schema, fields=kept, optional=False)
+        moved = self.schema_from(schema)
+        return Struct(moved, {field.name: self.field_value(given, field.name) for field in moved.fields})
 
 
 @dataclass(frozen=True)
@@ -236,9 +191,9 @@ class HeaderTo(FieldMoves):
             for name in dict.fromkeys(self.headers):
                 headers.remove(name)
         if schema is None:
-            return self.with_side(record, None, self._to_map(value, found), headers)
+            return self.with_side(record, None, self._to_map(value, found), headers=headers)
         updated = self._to_struct(value, found)
-        return self.with_side(record, updated.schema, updated, headers)
+        return self.with_side(record, updated.schema, updated, headers=headers)
 
     def _found(
         self, field: str, name: str, headers: ConnectHeaders, *, typed: bool
@@ -259,13 +214,12 @@ class HeaderTo(FieldMoves):
         return {field: last.with_value(_schema_of(last), last.value) if typed else last}
 
     def _to_map(self, value: Any, found: Mapping[str, ConnectHeader | None]) -> Mapping[Any, Any]:
-        given = _require_map(value, self.operation)
+        given = self.require_map(value)
         put = {field: None if header is None else header.value for field, header in found.items()}
-        kept = [(name, put.pop(name, each) if isinstance(name, str) else each) for name, each in given.items()]
-        return map_of_distinct([*kept, *put.items()])
+        return with_entries(given, put)
 
     def _to_struct(self, value: Any, found: Mapping[str, ConnectHeader | None]) -> Struct:
-        given = _require_struct(value, self.operation)
+        given = self.require_struct(value)
         put = {field: self._field_schema(given.schema, field, header) for field, header in found.items()}
         updated = Struct(_with_fields(given.schema, tuple(put.items())) if put else given.schema)
         for field in given.schema.fields:
@@ -310,7 +264,7 @@ def _common_schema(headers: tuple[ConnectHeader, ...]) -> Schema:
     return schemas[0]
 
 
-@lru_cache(maxsize=_KEPT_SCHEMAS)
+@lru_cache(maxsize=KEPT_SCHEMAS)
 def _with_fields(schema: Schema, fields: tuple[tuple[str, Schema], ...]) -> Schema:
     added = dict(fields)
     kept = [Field(field.name, added.pop(field.name, field.schema)) for field in schema.fields]

@@ -75,23 +75,34 @@ class TypedColumn:
     def column_of(self, rows: Sequence[int], schemas: Sequence[Schema | None], values: Sequence[Any]) -> pa.Array:
         """Return the column with what was made of some of its rows: the same types and bytes where nothing was.
 
-        Raises DataException if a field has several types, or a value is not of the column.
+        Values of another schema are a column of its type. Raises DataException if there are several, or a value does
+        not follow its schema.
         """
         kept = self._column if len(rows) == len(self._column) else self._column.take(pa.array(rows, pa.int64()))
         if all(value is self.values[row] for row, value in zip(rows, values, strict=True)):
             return kept
-        if not pa.types.is_struct(self._column.type):
-            plain = [_plain(schema, value) for schema, value in zip(schemas, values, strict=True)]
-            return _array(plain, self._column.type, "the column")
-        return self._structs(kept, rows, schemas, values)
+        if pa.types.is_struct(self._column.type) and all(
+            value is None or isinstance(value, Struct) for value in values
+        ):
+            return self._structs(kept, rows, schemas, values)
+        plain = [_plain(schema, value) for schema, value in zip(schemas, values, strict=True)]
+        return _array(plain, self._type_of(schemas, values), "the column")
+
+    def _type_of(self, schemas: Sequence[Schema | None], values: Sequence[Any]) -> pa.DataType:
+        """Return the type that all values have that are not null; that of the column if they have its schema."""
+        of_values = [schema for schema, value in zip(schemas, values, strict=True) if value is not None]
+        found = [None if schema is None else schema.as_optional() for schema in of_values or schemas]
+        other = next((schema for schema in found if schema != found[0]), found[0])
+        if other != found[0]:
+            raise DataException(f"The column can't be one of {found[0]} and {other}")
+        own = None if self.schema is None else self.schema.as_optional()
+        return self._column.type if found[0] is None or found[0] == own else type_of_schema(found[0])
 
     def _structs(
         self, kept: pa.StructArray, rows: Sequence[int], schemas: Sequence[Schema | None], values: Sequence[Any]
     ) -> pa.StructArray:
         found: dict[str, Schema] = {}
         for schema, value in zip(schemas, values, strict=True):
-            if value is not None and not isinstance(value, Struct):
-                raise DataException(f"A column of structs can't hold what was made of one: {type(value).__name__}")
             for field in () if schema is None or value is None else schema.fields:
                 other = found.setdefault(field.name, field.schema)
                 if other is not field.schema and other.as_optional() != field.schema.as_optional():

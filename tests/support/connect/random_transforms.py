@@ -67,7 +67,7 @@ def random_transforms(seed: int, count: int) -> list[dict[str, Any]]:
 
 
 def _vector(random: Random) -> dict[str, Any]:
-    kind = random.choice((*("HeaderFrom$Value",) * 4, *("HeaderFrom$Key",) * 2, *MAKERS))
+    kind = random.choice(("HeaderFrom$Value", "HeaderFrom$Value", *MAKERS))
     config = MAKERS[kind](random)
     if config and random.random() < 0.1 and kind not in NOT_ODD:
         config[random.choice(list(config))] = random.choice(ODD_VALUES)
@@ -75,10 +75,11 @@ def _vector(random: Random) -> dict[str, Any]:
         del config[random.choice(list(config))]
     (key_schema, key), (value_schema, value) = _side(random), _side(random)
     record = {"keySchema": key_schema, "key": key, "valueSchema": value_schema, "value": value}
+    side = random.choice(("$Key", "$Value", "$Value")) if kind in BOTH_SIDES else ""
     headers = [_header(random) for _ in range(random.randint(0, 4))]
     return {
         "kind": "transforms",
-        "smt": kind,
+        "smt": kind + side,
         "config": config,
         "record": {**record, "headers": headers, **_place(random)},
     }
@@ -134,6 +135,43 @@ def _dates(random: Random) -> dict[str, Any]:
     return {name: value for name, value in config.items() if random.random() < 0.9}
 
 
+def _replaces(random: Random) -> dict[str, Any]:
+    renames = ("a:new", "a:new,b:c d", "nope:new", "a:b,b:a", "a", "a:", "a:x:", ":x", "a:b:c", "")
+    return {"exclude": _some(random), "include": _some(random), "renames": random.choice(renames), **_flag(random)}
+
+
+def _puts(random: Random) -> dict[str, Any]:
+    names = ("t", "t?", "u!", "v", "a", "?", "e f")
+    config = {f"{what}.field": random.choice(names) for what in ("topic", "partition", "timestamp", "static")}
+    if random.random() < 0.3:
+        config["offset.field"] = "o"
+    config["static.value"] = random.choice(("x", "", " y"))
+    kept = {name: value for name, value in config.items() if random.random() < 0.6}
+    return {**kept, **_flag(random)}
+
+
+def _keys(random: Random) -> dict[str, Any]:
+    return {"fields": _names(random, random.randint(1, 2)), **_flag(random)}
+
+
+def _extracts(random: Random) -> dict[str, Any]:
+    paths = ("a", "b", "c", "a.b", "b.a.c", "d.a", "`a`.b", "`a.b`", "`a", "a.", "`a`b`", "c.k", "z.z", "e f")
+    version = random.choice(("V1", "v2", "V2", "V2", "V3"))
+    return {"field": random.choice(paths), "field.syntax.version": version, **_flag(random)}
+
+
+def _hoists(random: Random) -> dict[str, Any]:
+    return {"field": random.choice(("f", "", " g "))}
+
+
+def _some(random: Random) -> str:
+    return random.choice(("", "", _names(random, random.randint(1, 3))))
+
+
+def _flag(random: Random) -> dict[str, Any]:
+    return random.choice(({}, {"replace.null.with.default": random.choice((True, False, "true", "false"))}))
+
+
 def _looks(random: Random) -> dict[str, Any]:
     return {"name": random.choice((*KEYS, "z", None))}
 
@@ -142,13 +180,19 @@ MAKERS = {
     "HeaderFrom$Value": _moves,
     "HeaderFrom$Key": _moves,
     "DropHeaders": _drops,
+    "ExtractField": _extracts,
+    "HoistField": _hoists,
+    "InsertField": _puts,
     "RegexRouter": _routes,
+    "ReplaceField": _replaces,
     "TimestampRouter": _dates,
+    "ValueToKey": _keys,
     "InsertHeader": _inserts,
     "predicates.HasHeaderKey": _looks,
 }
 
-NOT_ODD = ("RegexRouter", "TimestampRouter")
+BOTH_SIDES = ("ExtractField", "HoistField", "InsertField", "ReplaceField")
+NOT_ODD = ("RegexRouter", "TimestampRouter", *BOTH_SIDES)
 """What Kafka finds wrong in these it says of each record, and ours at once."""
 
 

@@ -8,12 +8,16 @@ from typing import Any
 from statestore.connect.headers import ConnectHeaders
 from statestore.connect.records import ConnectRecord, SinkRecord, SourceRecord
 from statestore.connect.transforms.connector_config import PREDICATES, TRANSFORMATIONS
-from statestore.connect.transforms.field_moves import HeaderFrom
+from statestore.connect.transforms.field_steps import ExtractField
 from statestore.connect.transforms.transformation import Predicate
 from tests.support.connect.forms import Json, decode_schema, decode_value, encode_headers, encode_schema, encode_value
 from tests.support.connect.running import error_name
 
 KINDS = {name.rpartition(".")[2]: kind for name, kind in (TRANSFORMATIONS | PREDICATES).items()}
+IN_ORDER = (ExtractField,)
+"""What gives the maps that there are, or makes some in an order of its own."""
+OF_JAVA = {"Unknown field: ": "IllegalArgumentException"}
+"""Java's own exceptions, by how the sentence of our DataException begins."""
 TOPIC = "topic"
 """That of records where a vector says nothing of it."""
 
@@ -30,10 +34,11 @@ def run(vector: Json) -> Json:
     try:
         applied = made.apply(record)
     except Exception as error:
-        return {"error": error_name(error), "phase": "apply"}
+        of_java = [name for begin, name in OF_JAVA.items() if str(error).startswith(begin)]
+        return {"error": of_java[0] if of_java else error_name(error), "phase": "apply"}
     assert _encode_record(record) == before, "the input was changed"
     assert (applied.kafka_partition, applied.timestamp_ms) == (3, record.timestamp_ms)
-    return {"record": _encode_record(_in_order_of_keys(made, applied))}
+    return {"record": _encode_record(_in_order_of_keys(made, record, applied))}
 
 
 def _configured(name: str, form: Mapping[str, Any]) -> Any:
@@ -73,13 +78,15 @@ def _encode_record(record: ConnectRecord) -> Json:
     }
 
 
-def _in_order_of_keys(made: Any, record: ConnectRecord) -> ConnectRecord:
-    """Put the map that HeaderFrom made in the order of its keys: in Java it has none, and vectors have that."""
-    if isinstance(made, HeaderFrom):
-        value = getattr(record, made.side)
-        if isinstance(value, Mapping):
-            return record.new_record(**{made.side: dict(sorted(value.items(), key=lambda entry: _order(entry[0])))})
-    return record
+def _in_order_of_keys(made: Any, given: ConnectRecord, applied: ConnectRecord) -> ConnectRecord:
+    """Put a map that a step has made in the order of its keys: in Java it has none, and vectors have that."""
+    for side in ("key", "value"):
+        value = getattr(applied, side)
+        is_made = isinstance(value, Mapping) and value is not getattr(given, side) and not isinstance(made, IN_ORDER)
+        if is_made and getattr(applied, f"{side}_schema") is None:
+            entries = dict(sorted(value.items(), key=lambda entry: _order(entry[0])))
+            applied = applied.new_record(**{side: entries})
+    return applied
 
 
 def _order(key: Any) -> Any:
