@@ -278,7 +278,7 @@ class ProcessorError(RecordError):
     @property
     def _remedy(self) -> str:
         is_of_a_record = self.topic is not None and not self.doing
-        return ". Correct it, or have FailureHandling(processing=...) leave such records out" if is_of_a_record else ""
+        return ". Correct it, or have FailureHandling leave such records out" if is_of_a_record else ""
 
     @property
     def _where(self) -> str:

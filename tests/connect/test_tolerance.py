@@ -24,6 +24,7 @@ MOVE = {
     "header.converter": "JsonConverter",
     "header.converter.schemas.enable": "false",
 }
+STAY = {name: value for name, value in MOVE.items() if name not in REGION_TO_HEADER}
 TO_VALUE = {**MOVE, "transforms.region.type": "HeaderTo$Value"}
 ALL = {"errors.tolerance": "all"}
 LETTERS = {**ALL, "errors.deadletterqueue.topic.name": "dead"}
@@ -32,6 +33,7 @@ SOUND = b'{"region":"eu","id":1}'
 POISON: dict[str, tuple[dict[str, str], bytes, list[tuple[str, bytes]], str]] = {
     "a value that is not read": (MOVE, b"{", [], "deserialization"),
     "a header that is not read": (TO_VALUE, SOUND, [("region", b"{")], "deserialization"),
+    "a header that a processor can't read": (STAY, b"read", [("region", b"{")], "deserialization"),
     "a value that a step can't take": (MOVE, b"[1]", [], "refusal"),
 }
 
@@ -45,6 +47,8 @@ class Passes(Processor):
     def process(self, record: Record[Any, Any]) -> None:
         if record.value == "fail":
             raise RuntimeError("in the processor")
+        if record.value == b"read":
+            record = record.with_value(self.context.typed_headers().last_with_name("region").value)
         self.context.forward(record)
 
 
