@@ -4,6 +4,7 @@ transformation      what a Transformation, a Predicate and a Step of both are
 field_moves         HeaderFrom: fields become headers; HeaderTo: headers become fields
 sides               what a transformation of keys or of values is
 field_steps         ReplaceField, InsertField, ValueToKey, ExtractField, HoistField
+value_steps         MaskField, Cast, Flatten, SetSchemaMetadata
 header_steps        InsertHeader, DropHeaders, Filter; HasHeaderKey, RecordIsTombstone
 topic_steps         RegexRouter, TimestampRouter; TopicNameMatches
 chain               TransformChain; ColumnChain: the same over columns of many records

@@ -19,7 +19,7 @@ from statestore.connect.config import (
 )
 from statestore.connect.converters.base import MODE
 from statestore.connect.properties_text import config_of, read_properties
-from statestore.connect.transforms import field_steps, topic_steps
+from statestore.connect.transforms import field_steps, topic_steps, value_steps
 from statestore.connect.transforms import header_steps as steps
 from statestore.connect.transforms.field_moves import HeaderFromKey, HeaderFromValue, HeaderToKey, HeaderToValue
 from statestore.connect.transforms.transformation import Configured, Predicate, Step, Transformation
@@ -41,6 +41,10 @@ TRANSFORMATIONS: Final[dict[str, type[Transformation]]] = {
             field_steps.HoistField,
             field_steps.InsertField,
             field_steps.ReplaceField,
+            value_steps.Cast,
+            value_steps.Flatten,
+            value_steps.MaskField,
+            value_steps.SetSchemaMetadata,
         )
         for side in (kind.Key, kind.Value)
     },

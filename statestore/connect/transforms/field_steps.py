@@ -119,6 +119,7 @@ class InsertField(Sided):
     offset_field: str | None = None
     timestamp_field: str | None = None
     static_field: str | None = None
+    """The field of `static_value`."""
     static_value: str | None = None
     replace_null_with_default: bool = True
     purpose = "field insertion"

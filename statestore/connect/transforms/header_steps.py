@@ -37,7 +37,8 @@ _NAMES: Final = Property(
     aliases=("header.names",),
 )
 _KAFKAS: Final = ConfigDef(replace(_NAMES, aliases=()), MODE_PROPERTY)
-_VALUES: Final[dict[str, Values]] = {STRICT_MODE: STRICT, COMPAT_MODE: COMPAT}
+VALUES: Final[dict[str, Values]] = {STRICT_MODE: STRICT, COMPAT_MODE: COMPAT}
+"""The conversions of each mode."""
 NO_TOPIC: Final = ""
 """The topic that a converter is given for a record without one."""
 
@@ -96,7 +97,7 @@ class InsertHeader(Transformation):
 
     def __post_init__(self) -> None:
         self._settle()
-        parsed = _VALUES[self.mode].parse_string(self.value_literal)
+        parsed = VALUES[self.mode].parse_string(self.value_literal)
         object.__setattr__(self, "literal", SchemaAndValue(None, None) if parsed is None else parsed)
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:

@@ -33,8 +33,8 @@ _Sided = TypeVar("_Sided", bound="type[Sided]")
 class Sided(Transformation):
     """A transformation of the key or of the value."""
 
-    Key: ClassVar[type[Sided]]
-    Value: ClassVar[type[Sided]]
+    Key: ClassVar[type[Any]]
+    Value: ClassVar[type[Any]]
     side: ClassVar[str]
     """What it works on: "key" or "value"."""
     purpose: ClassVar[str]

@@ -12,12 +12,32 @@ KEYS = ("x", "y", "a", "", "e f", " x")
 PRIMITIVES: dict[str, tuple[Json, ...]] = {
     "BOOLEAN": ({"bool": True}, {"bool": False}),
     "BYTES": ({"bytes": "00ff"},),
-    "FLOAT64": ({"float64": "1.5"}, {"float64": "NaN"}),
-    "INT32": ({"int32": 7}, {"int32": -1}),
-    "INT64": ({"int64": 8},),
-    "STRING": ({"string": "a"}, {"string": ""}, {"string": "\U0001f600"}),
+    "FLOAT32": ({"float32": "0.1"}, {"float32": "-300.7"}),
+    "FLOAT64": tuple({"float64": text} for text in ("1.5", "NaN", "-3.9E10", "1.0E300", "0.4", "-0.0")),
+    "INT8": ({"int8": -3},),
+    "INT32": ({"int32": 7}, {"int32": -1}, {"int32": 40_000}),
+    "INT64": ({"int64": 8}, {"int64": 1_700_000_000_123}, {"int64": -(1 << 40) - 1}, {"int64": 0}),
+    "STRING": tuple(
+        {"string": text} for text in ("a", "", "\U0001f600", "12", "-5", "+300", "tRue", " 1.5e3f ", "NaN", ".")
+    ),
 }
-TIMESTAMP = {"type": "INT64", "name": "org.apache.kafka.connect.data.Timestamp", "version": 1}
+_LOGICAL = "org.apache.kafka.connect.data."
+TIMESTAMP = {"type": "INT64", "name": f"{_LOGICAL}Timestamp", "version": 1}
+LOGICAL: dict[str, tuple[Json, tuple[Json, ...]]] = {
+    f"{_LOGICAL}Timestamp": (TIMESTAMP, tuple({"millis": each} for each in (5, 1_700_000_000_123, 86_400_000, -1))),
+    f"{_LOGICAL}Date": (
+        {"type": "INT32", "name": f"{_LOGICAL}Date", "version": 1},
+        ({"millis": 0}, {"millis": 19_675 * 86_400_000}),
+    ),
+    f"{_LOGICAL}Time": (
+        {"type": "INT32", "name": f"{_LOGICAL}Time", "version": 1},
+        ({"millis": 0}, {"millis": 61_001}),
+    ),
+    f"{_LOGICAL}Decimal": (
+        {"type": "BYTES", "name": f"{_LOGICAL}Decimal", "version": 1, "parameters": {"scale": "2"}},
+        ({"decimal": "1.50"}, {"decimal": "-70000000000.25"}),
+    ),
+}
 LITERALS = (
     *("5", " 5 ", "", "null", "true", "1.0", "[1,2]", '{"a":1}', "1,2", "2017-05-21", "\\", "\u00a0", "1e400", "\x1f5"),
     *("[null,1]", '"a"', "NaN", "007", ".5", "-.5", '{1:2,"a":3}', '[[1],["a"]]', "9223372036854775808", "[", "{ }"),
@@ -74,6 +94,10 @@ def _vector(random: Random) -> dict[str, Any]:
     if config and random.random() < 0.04:
         del config[random.choice(list(config))]
     (key_schema, key), (value_schema, value) = _side(random), _side(random)
+    if kind == "SetSchemaMetadata":  # for values of another schema Kafka says nothing of its own
+        key_schema, value_schema = (
+            _schema_of(each, schema) for each, schema in ((key, key_schema), (value, value_schema))
+        )
     record = {"keySchema": key_schema, "key": key, "valueSchema": value_schema, "value": value}
     side = random.choice(("$Key", "$Value", "$Value")) if kind in BOTH_SIDES else ""
     headers = [_header(random) for _ in range(random.randint(0, 4))]
@@ -83,6 +107,10 @@ def _vector(random: Random) -> dict[str, Any]:
         "config": config,
         "record": {**record, "headers": headers, **_place(random)},
     }
+
+
+def _schema_of(value: Json, schema: Json) -> Json:
+    return value["struct"]["schema"] if value and "struct" in value else schema
 
 
 def _place(random: Random) -> dict[str, Any]:
@@ -164,6 +192,29 @@ def _hoists(random: Random) -> dict[str, Any]:
     return {"field": random.choice(("f", "", " g "))}
 
 
+def _masks(random: Random) -> dict[str, Any]:
+    config = {"fields": _names(random, random.randint(1, 3)), **_flag(random)}
+    replacement = random.choice((None, None, None, "7", "x", "-1.5", "300", "", "1e3", "NaN"))
+    return config if replacement is None else {**config, "replacement": replacement}
+
+
+def _casts(random: Random) -> dict[str, Any]:
+    types = ("int8", "int16", "INT32", "int64", "float32", "float64", "boolean", "string")
+    fields = (f"{random.choice(NAMES)}:{random.choice(types)}" for _ in range(random.randint(1, 4)))
+    odd = ("a:bytes", "a", "a:b:c", "a:int32:", "array", "", ":string", "a:int8,string")
+    spec = random.choice((",".join(fields), random.choice(types), random.choice(odd)))
+    return {"spec": spec, **_flag(random)}
+
+
+def _flattens(random: Random) -> dict[str, Any]:
+    return random.choice(({}, {"delimiter": random.choice(("_", "", ".", " - "))}))
+
+
+def _renames_schema(random: Random) -> dict[str, Any]:
+    config = {"schema.name": random.choice(("n", "other", "")), "schema.version": random.choice(("1", "-7", "x"))}
+    return {**{name: each for name, each in config.items() if random.random() < 0.7}, **_flag(random)}
+
+
 def _some(random: Random) -> str:
     return random.choice(("", "", _names(random, random.randint(1, 3))))
 
@@ -179,19 +230,32 @@ def _looks(random: Random) -> dict[str, Any]:
 MAKERS = {
     "HeaderFrom$Value": _moves,
     "HeaderFrom$Key": _moves,
+    "Cast": _casts,
     "DropHeaders": _drops,
     "ExtractField": _extracts,
+    "Flatten": _flattens,
     "HoistField": _hoists,
     "InsertField": _puts,
+    "MaskField": _masks,
     "RegexRouter": _routes,
     "ReplaceField": _replaces,
+    "SetSchemaMetadata": _renames_schema,
     "TimestampRouter": _dates,
     "ValueToKey": _keys,
     "InsertHeader": _inserts,
     "predicates.HasHeaderKey": _looks,
 }
 
-BOTH_SIDES = ("ExtractField", "HoistField", "InsertField", "ReplaceField")
+BOTH_SIDES = (
+    "Cast",
+    "Flatten",
+    "MaskField",
+    "SetSchemaMetadata",
+    "ExtractField",
+    "HoistField",
+    "InsertField",
+    "ReplaceField",
+)
 NOT_ODD = ("RegexRouter", "TimestampRouter", *BOTH_SIDES)
 """What Kafka finds wrong in these it says of each record, and ours at once."""
 
@@ -219,9 +283,14 @@ def _side(random: Random) -> tuple[Json, Json]:
             {"int32": 1},
             {"array": [{"int8": 1}]},
             {"map": [[{"string": "z"}, None], [{"string": "b"}, None]]},
+            {"map": [[{"string": "a"}, {"map": [[{"string": "b"}, {"int64": 1}]]}], [{"string": ""}, {"bool": True}]]},
+            *(each for values in PRIMITIVES.values() for each in values),
+            *({"millis": 5}, {"decimal": "1.50"}),
         )
         return None, {"map": [[{"string": name}, random.choice(values)] for name in names]}
-    return random.choice(((None, None), (None, {"string": "s"}), ({"type": "STRING"}, {"string": "s"})))
+    whole = _field(random, 2)
+    value = _of(random, whole, is_complete=True)
+    return random.choice(((None, None), (None, {"string": "s"}), (None, value), (whole, value), (whole, None)))
 
 
 def _struct(random: Random, depth: int) -> Json:
@@ -239,7 +308,7 @@ def _field(random: Random, depth: int) -> Json:
         return {"type": "ARRAY", "valueSchema": _primitive(random)}
     if chance < 0.8:
         return {"type": "MAP", "keySchema": {"type": "STRING"}, "valueSchema": {"type": "INT32", "optional": True}}
-    return TIMESTAMP if chance < 0.85 else _struct(random, depth + 1)
+    return random.choice(list(LOGICAL.values()))[0] if chance < 0.9 else _struct(random, depth + 1)
 
 
 def _primitive(random: Random) -> Json:
@@ -262,4 +331,4 @@ def _of(random: Random, schema: Json, *, is_complete: bool) -> Json:
         return {"array": [_of(random, schema["valueSchema"], is_complete=True) for _ in range(random.randint(0, 2))]}
     if schema["type"] == "MAP":
         return {"map": [[{"string": "k"}, {"int32": 1}], [{"string": "j"}, None]]}
-    return {"millis": 5} if "name" in schema else random.choice(PRIMITIVES[schema["type"]])
+    return random.choice(LOGICAL[schema["name"]][1] if "name" in schema else PRIMITIVES[schema["type"]])

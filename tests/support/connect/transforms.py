@@ -10,11 +10,12 @@ from statestore.connect.records import ConnectRecord, SinkRecord, SourceRecord
 from statestore.connect.transforms.connector_config import PREDICATES, TRANSFORMATIONS
 from statestore.connect.transforms.field_steps import ExtractField
 from statestore.connect.transforms.transformation import Predicate
+from statestore.connect.transforms.value_steps import Flatten
 from tests.support.connect.forms import Json, decode_schema, decode_value, encode_headers, encode_schema, encode_value
 from tests.support.connect.running import error_name
 
 KINDS = {name.rpartition(".")[2]: kind for name, kind in (TRANSFORMATIONS | PREDICATES).items()}
-IN_ORDER = (ExtractField,)
+IN_ORDER = (ExtractField, Flatten)
 """What gives the maps that there are, or makes some in an order of its own."""
 OF_JAVA = {"Unknown field: ": "IllegalArgumentException"}
 """Java's own exceptions, by how the sentence of our DataException begins."""

@@ -1,0 +1,126 @@
+"""Steps that change values: what strict mode refuses, and what is wrong in a configuration; vectors have Kafka's."""
+
+from __future__ import annotations
+
+import pickle
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from statestore.connect import ConnectRecord, Float32, Instant, Int8, Int32, Int64, Schema, Struct, Type
+from statestore.connect.schema import LogicalName
+from statestore.connect.transforms.value_steps import Cast, Flatten, MaskField, SetSchemaMetadata
+from statestore.errors import ConfigException, DataException
+
+VALUE_CONFIGS = {
+    "Must specify at least one field to cast": lambda: Cast.Value(()),
+    "spec: Invalid type found in casting spec: int65": lambda: Cast.Value(("a:int65",)),
+    "spec: Cast transformation does not support casting to BYTES": lambda: Cast.Key(("bytes",)),
+    "spec: Invalid rename mapping: a:b:int8": lambda: Cast.Value(("a:b:int8",)),
+    "A type for the whole must be the only one": lambda: Cast.Value(("a:int8", "string")),
+    "replacement: String must be non-empty": lambda: MaskField.Value(("a",), ""),
+    "delimiter: entry must be non null": lambda: Flatten.Key(None),
+    "Neither schema name nor version configured": lambda: SetSchemaMetadata.Value(),
+    "schema.version: Not a number of type INT": lambda: SetSchemaMetadata.Value(schema_version="1.5"),
+}
+
+
+@pytest.mark.parametrize("message", VALUE_CONFIGS)
+def test_a_configuration_that_is_wrong_is_refused_in_words(message: str) -> None:
+    with pytest.raises(ConfigException, match=message):
+        VALUE_CONFIGS[message]()
+
+
+def made(step: Any, value: Any, schema: Schema | None = None) -> Any:
+    return step.apply(ConnectRecord("t", value_schema=schema, value=value)).value
+
+
+LOSSY: list[tuple[str, Any, Any]] = [
+    ("int8", Int32(300), Int8(44)),
+    ("int32", 1.5, Int32(1)),
+    ("int8", 1e12, Int8(-1)),
+    ("float32", 0.1, Float32(0.1)),
+    ("boolean", 7, True),
+    ("boolean", "yes", False),
+]
+
+
+@pytest.mark.parametrize(("type_", "value", "cut"), LOSSY)
+def test_only_compat_mode_casts_with_a_loss(type_: str, value: Any, cut: Any) -> None:
+    with pytest.raises(DataException, match="Unable to convert"):
+        made(Cast.Value((type_,)), value)
+    found = made(Cast.Value((type_,), "compat"), value)
+    assert (found, type(found)) == (cut, type(cut))
+
+
+@pytest.mark.parametrize("mode", ["strict", "compat"])
+def test_what_fits_is_cast_in_both_modes(mode: str) -> None:
+    step = Cast.Value(("a:int8", "b:string", "c:int64", "d:boolean", "e:string"), mode)
+    given = {"a": "-7", "b": 5, "c": True, "d": "true", "e": b"\x00\xff", "f": 1}
+    assert made(step, given) == {"a": Int8(-7), "b": "5", "c": Int64(1), "d": True, "e": "AP8=", "f": 1}
+    assert made(step, {"a": None}) == {"a": None, "b": None, "c": None, "d": None, "e": None}
+    for problem in ([1], {}):
+        with pytest.raises(DataException, match="does not support casting from"):
+            made(step, {"a": problem})
+    with pytest.raises(DataException, match="passed a value of type Instant which is not supported"):
+        made(step, {"a": Instant(5)})
+
+
+def test_a_date_that_is_a_text_is_none_to_its_schema() -> None:
+    day = ConnectRecord("t", value_schema=Schema.DATE_SCHEMA.as_optional(), value=Instant(0))
+    strict, compat = (Cast.Value(("string",), mode).apply(day) for mode in ("strict", "compat"))
+    assert (strict.value_schema, strict.value) == (Schema.OPTIONAL_STRING_SCHEMA, "1970-01-01")
+    kept = Schema(Type.STRING, optional=True, name=LogicalName.DATE, version=1)
+    assert (compat.value_schema, compat.value) == (kept, "00:00:00.000Z")
+
+
+def test_a_mask_is_of_the_type_of_what_it_hides() -> None:
+    schema = Schema.struct({"n": Schema.INT8_SCHEMA, "d": Schema.decimal(2), "s": Schema.STRING_SCHEMA})
+    secret = Struct(schema, {"n": Int8(5), "d": Decimal("1.50"), "s": "x"})
+    masked = made(MaskField.Value(("n", "d", "nope")), secret, schema)
+    assert dict(masked.items()) == {"n": Int8(0), "d": Decimal("0.00"), "s": "x"}
+    assert str(masked.get("d")) == "0.00"
+    masked = made(MaskField.Value(("n", "d", "s"), "7"), secret, schema)
+    assert dict(masked.items()) == {"n": Int8(7), "d": Decimal("7.00"), "s": "7"}
+    assert str(masked.get("d")) == "7.00"
+    with pytest.raises(DataException, match="Unable to convert"):
+        made(MaskField.Value(("n",), "300"), secret, schema)
+    assert made(MaskField.Value(("n",), "300", "compat"), secret, schema).get("n") == Int8(44)
+    with pytest.raises(DataException, match="a number"):
+        made(MaskField.Value(("d",), "x"), secret, schema)
+    with pytest.raises(DataException, match="Cannot mask value of type: bytes"):
+        made(MaskField.Value(("b",)), {"b": b"x"})
+    with pytest.raises(DataException, match="Cannot mask value of type bool with custom replacement"):
+        made(MaskField.Value(("b",), "x"), {"b": True})
+
+
+def test_flat_names_that_would_be_one_are_refused_unless_kafka_is_asked_for() -> None:
+    given = {"a": {"b": 1, "c": {}}, "a.b": 2}
+    with pytest.raises(DataException, match="Two fields of a map would have one name"):
+        made(Flatten.Value(), given)
+    assert made(Flatten.Value(mode="compat"), given) == {"a.b": 2}
+    assert made(Flatten.Value("_"), given) == {"a_b": 1, "a.b": 2}
+    with pytest.raises(DataException, match="maps with keys of int"):
+        made(Flatten.Value(), {"a": {1: 2}})
+
+
+def test_maps_of_any_depth_become_flat() -> None:
+    deep: Any = 1
+    for _ in range(5000):
+        deep = {"a": deep}
+    assert made(Flatten.Value("", "strict"), deep) == {"a" * 5000: 1}
+
+
+def test_a_struct_is_of_the_schema_with_the_new_name() -> None:
+    step = pickle.loads(pickle.dumps(SetSchemaMetadata.Value("pt", 3)))
+    schema = Schema.struct({"x": Schema.INT32_SCHEMA}, doc="d")
+    found = step.apply(ConnectRecord("t", value_schema=schema, value=Struct(schema, {"x": Int32(1)})))
+    assert (
+        found.value_schema
+        == found.value.schema
+        == Schema.struct({"x": Schema.INT32_SCHEMA}, doc="d", name="pt", version=3)
+    )
+    with pytest.raises(DataException, match=r"Schema required for \[updating schema metadata\]"):
+        made(step, {"x": 1})
+    assert made(step, None) is None
