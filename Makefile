@@ -25,7 +25,7 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 PEERS_LOCK := benchmarks/peers/environment.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-middleware demo-look test test-fast test-matrix durations soak kills simulate mutations check sbom bench bench-check bench-peers docs lock clean java jars prometheus chromium azurite
+.PHONY: help demo demo-kafka demo-middleware demo-look test test-fast test-matrix try-upgrade durations soak kills simulate mutations check sbom bench bench-check bench-peers docs lock clean java jars prometheus chromium azurite
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ test-fast: $(INSTALLED) ## run, at each save, what needs neither Spark nor Java 
 
 test-matrix: java $(INSTALLED) ## run a part of the tests with each Spark from 4.0 to 4.3, and write docs/compatibility.md; ARGS="--only 4.0"
 	@$(WITH_JAVA) SPARK_SUBMIT_OPTS="$(SHORT_LIVED_JVM)" $(BIN)/python -m tests.matrix $(ARGS)
+
+try-upgrade: java $(INSTALLED) ## have queries of the last release go on with this one, and back
+	@$(WITH_JAVA) SPARK_SUBMIT_OPTS="$(SHORT_LIVED_JVM)" $(BIN)/python -m tests.matrix.last_release
 
 durations: $(INSTALLED) ## show what each folder, file and test took in the last make test; ARGS="--count 100"
 	@$(BIN)/python -m tests.support.durations $(ARGS)

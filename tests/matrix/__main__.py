@@ -160,6 +160,8 @@ def _go_through(way: Sequence[Environment], *options: str) -> Found:
     about = f"One checkpoint, in format {2 if options else 1}"
     came: list[str] = []
     for leg, environment in enumerate(way):
+        for local in home.glob("*/local"):  # another Spark goes on on another machine
+            shutil.rmtree(local)
         arguments = ("-m", "tests.matrix.one_checkpoint", str(home), str(leg), *options)
         done = _timed(f"One checkpoint: Spark {environment.spark} goes on", partial(environment.run, *arguments))
         came.append(environment.spark if done.returncode == 0 else f"{environment.spark} {FAILED}")
