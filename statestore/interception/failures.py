@@ -41,6 +41,12 @@ class FailureStage(Enum):
     """A sink's serdes could not write what was forwarded to it."""
 
 
+def stage_of(error: Exception, otherwise: FailureStage) -> FailureStage:
+    """Return the stage at which a record failed: a converter may read late, as that of typed headers in a processor."""
+    is_unreadable = isinstance(error, DataException) and error.is_unreadable
+    return FailureStage.DESERIALIZATION if is_unreadable else otherwise
+
+
 @dataclass(frozen=True)
 class FailedRecord:
     """A record that failed, as it came from its topic, and how."""

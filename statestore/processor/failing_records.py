@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from statestore.errors import (
-    DataException,
     DeserializationError,
     ProcessorError,
     RecordRefusedError,
@@ -14,7 +13,7 @@ from statestore.errors import (
 )
 from statestore.errors.readable import facts_in_words, record_facts, record_place, shape_of, user_line
 from statestore.headers.topic_columns import SourceFields
-from statestore.interception.failures import FailureStage, Refusal, TaskFailures
+from statestore.interception.failures import FailureStage, Refusal, TaskFailures, stage_of
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.nodes import SinkNode, SourceNode
@@ -48,7 +47,7 @@ class FailingRecords:
         is_users = error.node not in self._interceptors().names
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
         is_users = is_users and cause is not self._ending
-        if not is_users or not self._goes_on(_stage_of(cause, FailureStage.PROCESSING), error.node, cause, source):
+        if not is_users or not self._goes_on(stage_of(cause, FailureStage.PROCESSING), error.node, cause, source):
             raise error
 
     def unreadable(self, node: SourceNode, source: SourceFields, cause: DeserializationError) -> None:
@@ -77,7 +76,7 @@ class FailingRecords:
     def refused(self, source: SourceFields | None, interceptor: str, error: Refusal) -> None:
         """Take care of a record that an interceptor refuses, or raise the refusal."""
         source = source or self._original()
-        stage = _stage_of(error, FailureStage.REFUSAL)
+        stage = stage_of(error, FailureStage.REFUSAL)
         if not self._goes_on(stage, interceptor, error, source, self._context.timestamp_ms):
             if source is not None and isinstance(error, RecordRefusedError):
                 error.name_record(**record_facts(*source))
@@ -91,9 +90,3 @@ class FailingRecords:
         if is_left_out:
             self._interceptors().show_failure(error)
         return is_left_out
-
-
-def _stage_of(error: Exception, otherwise: FailureStage) -> FailureStage:
-    """Return the stage at which a record failed: a converter may read late, as that of typed headers in a processor."""
-    is_unreadable = isinstance(error, DataException) and error.is_unreadable
-    return FailureStage.DESERIALIZATION if is_unreadable else otherwise

@@ -10,11 +10,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from orders import expected_totals, running_total_topology, seeded_orders
+from statestore.connect import ConnectIngest
 from statestore.errors import InputSchemaError, TopologyError
 from statestore.interception.interceptor import InterceptorContext
 from statestore.middleware import DeadLetters, FailureHandling
 from statestore.spark import batch_figures, stateful, with_middleware
 from tests.middleware.test_interceptors_in_tasks import Counting
+from tests.support.connect.region_steps import REGION_TO_HEADER
 from tests.support.interceptors import ColumnStamp, Refusing, Stamp
 from tests.support.spark.queries import KAFKA_ROWS, SHARDS, OrderQuery, spark_settings
 
@@ -122,6 +124,15 @@ def test_the_same_chain_on_a_dataframe_without_any_state(records: DataFrame) -> 
     assert sent[0].timestamp == records.first().timestamp  # type: ignore[union-attr]
     assert values(sent[2], DeadLetters.TOPIC) == [b"in"]
     assert not values(sent[2], DeadLetters.OFFSET)
+
+
+def test_a_connector_s_configuration_says_what_becomes_of_bad_records(records: DataFrame) -> None:
+    ingest = ConnectIngest({**REGION_TO_HEADER, "errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"})
+    taken = with_middleware(records, ingest).collect()
+    assert [(row.topic, row.value) for row in taken] == [("dead", b"good"), ("dead", b"bad"), ("dead", None)]
+    handling = FailureHandling(deserialization="continue")
+    left = with_middleware(records, ingest, failures=handling).collect()
+    assert [row.value for row in left] == [None], "the others are not JSON, this one lacks fields"
 
 
 class Ticking(Stamp):

@@ -24,7 +24,7 @@ from statestore.headers.topic_columns import (
     sink_records,
 )
 from statestore.interception.chain import Interceptors, query_chain
-from statestore.interception.failures import FailureHandling, FailureStage, TaskFailures
+from statestore.interception.failures import FailureHandling, FailureStage, TaskFailures, stage_of
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.nodes import InterceptorNode
@@ -70,7 +70,7 @@ def with_middleware(
             raise TopologyError(
                 f"interceptor {interceptor.name!r} keeps state, and with_middleware() has none: give it to stateful()"
             )
-    handling = failures or FailureHandling()
+    handling = (failures or FailureHandling()).around(chain)
     schema = OUTPUT_SCHEMA
     if side == "ingest":
         check_input_schema(records.schema)
@@ -112,7 +112,7 @@ class _Passing:
         failures = TaskFailures(self.handling, shard, lambda *record: letters.append(record))
 
         def refuse(source: SourceFields | None, interceptor: str, error: Exception) -> None:
-            if not failures.goes_on(FailureStage.REFUSAL, interceptor, error, source):
+            if not failures.goes_on(stage_of(error, FailureStage.REFUSAL), interceptor, error, source):
                 raise error
 
         punctuations = Punctuations({})
@@ -128,9 +128,10 @@ class _Passing:
                     passed: Iterable[pa.RecordBatch] = made.ingest.batches(source_columns(batch))
                 else:
                     passed = _emitted(made, _sink_columns(batch))
-                for each in passed:
-                    yield from (self._rows(part) for part in (each, *_taken(letters)) if part.num_rows)
+                yield from map(self._rows, passed)
+                yield from map(self._rows, _taken(letters))
             made.finish_batch()
+            yield from map(self._rows, _taken(letters))
         finally:
             for _, close in made.close():
                 close()
@@ -162,8 +163,7 @@ def _emitted(made: TaskInterceptors, records: pa.RecordBatch) -> list[pa.RecordB
     count = records.num_rows
     places = [records.column("topic"), pa.array(np.zeros(count, np.int32)), pa.array(np.arange(count))]
     emission.send_batch(records, pa.record_batch(places, names=["topic", "partition", "offset"]))
-    # If nothing is left, an empty batch makes room for dead letters.
-    return sent or [records.slice(0, 0)]
+    return sent
 
 
 def _refuse_alone(*record: object) -> None:
