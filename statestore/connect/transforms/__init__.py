@@ -5,6 +5,7 @@ field_moves         HeaderFrom: fields become headers; HeaderTo: headers become 
 sides               what a transformation of keys or of values is
 field_steps         ReplaceField, InsertField, ValueToKey, ExtractField, HoistField
 value_steps         MaskField, Cast, Flatten, SetSchemaMetadata
+timestamp_converter  TimestampConverter
 header_steps        InsertHeader, DropHeaders, Filter; HasHeaderKey, RecordIsTombstone
 topic_steps         RegexRouter, TimestampRouter; TopicNameMatches
 chain               TransformChain; ColumnChain: the same over columns of many records

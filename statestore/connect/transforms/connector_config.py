@@ -22,6 +22,7 @@ from statestore.connect.properties_text import config_of, read_properties
 from statestore.connect.transforms import field_steps, topic_steps, value_steps
 from statestore.connect.transforms import header_steps as steps
 from statestore.connect.transforms.field_moves import HeaderFromKey, HeaderFromValue, HeaderToKey, HeaderToValue
+from statestore.connect.transforms.timestamp_converter import TimestampConverter
 from statestore.connect.transforms.transformation import Configured, Predicate, Step, Transformation
 from statestore.errors import ConfigException, ConnectException
 
@@ -45,6 +46,7 @@ TRANSFORMATIONS: Final[dict[str, type[Transformation]]] = {
             value_steps.Flatten,
             value_steps.MaskField,
             value_steps.SetSchemaMetadata,
+            TimestampConverter,
         )
         for side in (kind.Key, kind.Value)
     },

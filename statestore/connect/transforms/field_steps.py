@@ -118,11 +118,10 @@ class InsertField(Sided):
     partition_field: str | None = None
     offset_field: str | None = None
     timestamp_field: str | None = None
+    purpose = "field insertion"
     static_field: str | None = None
-    """The field of `static_value`."""
     static_value: str | None = None
     replace_null_with_default: bool = True
-    purpose = "field insertion"
     config: ClassVar[ConfigDef] = ConfigDef(
         Property("topic.field", default=None, doc="name of the field for the topic"),
         Property("partition.field", default=None, doc="name of the field for the partition"),

@@ -138,13 +138,13 @@ def _replacement(text: str, groups: int) -> tuple[str | int, ...]:
     return tuple(parts)
 
 
-def _date_format(name: str, value: str | None) -> str:
-    """Check that a text is a pattern of dates."""
+def date_format(name: str, value: str | None) -> str | None:
+    """Check that a text is a pattern of dates; None is none."""
     try:
-        DateFormat(non_null(name, value))
+        DateFormat(value or "")
     except ValueError as cause:
         raise invalid(name, value, f"Invalid pattern of dates: {cause}") from None
-    return str(value)
+    return value
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,12 @@ class TimestampRouter(Transformation):
     """The topic's format, cut at the placeholders."""
     config: ClassVar[ConfigDef] = ConfigDef(
         Property("topic.format", default=topic_format, rule=non_null, doc="the topic, with ${topic} and ${timestamp}"),
-        Property("timestamp.format", default=timestamp_format, rule=_date_format, doc="pattern of SimpleDateFormat"),
+        Property(
+            "timestamp.format",
+            default=timestamp_format,
+            rule=every(non_null, date_format),
+            doc="pattern of SimpleDateFormat",
+        ),
     )
     may_route = True
 

@@ -377,10 +377,10 @@ class SetSchemaMetadata(Sided):
     Raises, when applied, DataException if there is a value without a schema, or the schema is no struct's.
     """
 
-    purpose = "updating schema metadata"
     schema_name: str | None = None
     schema_version: int | None = None
     replace_null_with_default: bool = True
+    purpose = "updating schema metadata"
     config: ClassVar[ConfigDef] = ConfigDef(
         Property("schema.name", default=None, doc="the name"),
         Property("schema.version", ConfigType.INT, default=None, doc="the version"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from statestore.connect.scalars import DAY_MS, Instant, Int32, Int64, in_range
@@ -76,8 +77,19 @@ class DateFormat:
             (_UNITS_MS.get(part.letter, DAY_MS) for part in self.parts if not isinstance(part, str)), default=DAY_MS
         )
 
-    def text_of(self, epoch_ms: int) -> str:
-        """Return the text of an instant."""
+    def instant_of(self, text: str, *, is_exact: bool) -> int | None:
+        """Return the milliseconds of a text, None if it is not of the pattern; an exact one prints as itself again."""
+        found = _fields(text, self)
+        if found is None:
+            return None
+        fields, zone = found
+        local_ms = _epoch_ms(fields)
+        if is_exact and self.text_of(local_ms, zone) != text:
+            return None
+        return Int64.wrapped(local_ms - fields.get(_OFFSET_MS, 0))
+
+    def text_of(self, epoch_ms: int, zone: str = "") -> str:
+        """Return the text of an instant, with the text of a zone in place of that of UTC."""
         day, ms = divmod(epoch_ms, DAY_MS)
         year, month, day_of_month = year_month_day(day, is_julian=day + EPOCH_DAY < _GREGORIAN_FROM)
         seconds, ms = divmod(ms, 1000)
@@ -91,17 +103,31 @@ class DateFormat:
             "S": ms,
         }
         return "".join(
-            part if isinstance(part, str) else _UTC.get(part.letter) or f"{numbers[part.letter]:0{part.width}}"
+            part if isinstance(part, str) else _zone_text(part, zone) or f"{numbers[part.letter]:0{part.width}}"
             for part in self.parts
         )
 
 
 _UTC: Final = {"X": "Z", "Z": "+0000"}
+_OFFSET_MS: Final = "X"
+_HOURS: Final = "(?P<hours>[+-](?:[01][0-9]|2[0-3]))"
+_ZONES: Final = {
+    "X": re.compile(f"Z|{_HOURS}"),
+    "XX": re.compile(f"Z|{_HOURS}(?P<minutes>[0-5][0-9])"),
+    "XXX": re.compile(f"Z|{_HOURS}:(?P<minutes>[0-5][0-9])"),
+    "Z": re.compile(f"{_HOURS}(?P<minutes>[0-5][0-9])"),
+}
+"""How zones are read, without names of them."""
+
+
+def _zone_text(part: _Field, zone: str) -> str:
+    """Return the text of a zone, "" for another field."""
+    return zone or _UTC[part.letter] if part.letter in _UTC else ""
 
 
 def _parts(pattern: str) -> Iterator[str | _Field]:
     tokens = list(_TOKENS.finditer(pattern))
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, following in zip_longest(tokens, tokens[1:]):
         letters, letter = token[0], token["letter"]
         if letter is None:
             if letters == "'":
@@ -137,12 +163,13 @@ def temporal_of(text: str) -> tuple[Schema, Instant] | None:
     if kind is None:
         return None
     fields = _fields(plain, kind)
-    return None if fields is None else (kind.schema, Instant(_epoch_ms(fields)))
+    return None if fields is None else (kind.schema, Instant(_epoch_ms(fields[0])))
 
 
-def _fields(text: str, kind: DateFormat) -> dict[str, int] | None:
-    """Return the numbers of a text by letter, None if it is not of the pattern."""
+def _fields(text: str, kind: DateFormat) -> tuple[dict[str, int], str] | None:
+    """Return the numbers of a text by letter, and the text of its zone, None if it is not of the pattern."""
     fields: dict[str, int] = {}
+    zone = ""
     place = 0
     for part in kind.parts:
         if isinstance(part, str):
@@ -153,11 +180,24 @@ def _fields(text: str, kind: DateFormat) -> dict[str, int] | None:
         end = place + part.width if part.is_abutting else len(text)
         while text[place : place + 1] and text[place] in _BLANKS:
             place += 1
+        if part.letter in _UTC:
+            read = _ZONES[part.letter * min(part.width, 3 if part.letter == "X" else 1)].match(text, place)
+            if read is None:
+                return None
+            zone, place = read[0], read.end()
+            fields[_OFFSET_MS] = _offset_ms(read)
+            continue
         found = _number(text[:end], place) if end <= len(text) else None
         if found is None:
             return None
         fields[part.letter], place = found
-    return fields
+    return fields, zone
+
+
+def _offset_ms(zone: re.Match[str]) -> int:
+    parts = zone.groupdict()
+    hours, minutes = parts["hours"] or "0", parts.get("minutes") or "0"
+    return (int(hours) * 60 + int(f"{hours[0]}{minutes}" if hours[0] in "+-" else minutes)) * 60_000
 
 
 def _number(text: str, place: int) -> tuple[int, int] | None:

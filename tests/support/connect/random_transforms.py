@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from statestore.connect.values.date_text import DateFormat
 from tests.support.connect.forms import Json
 
 NAMES = ("a", "b", "c", "d", "e f", "")
@@ -77,6 +78,10 @@ TIMES = (
     -70_000_000_000_000,
     253_402_300_800_000,
 )
+DATE_TEXTS = (
+    *("", " ", "2017", "2017-05-21", "20170521", "2017-02-30", " 2017-1-1", "2017-05-21T16:31:05.387+02:00", "123"),
+    *("2017-05-21T1:2:3.4-0330", "20170521163105387", "1-1-1", "0-0-0", "-5", "99999-13-45", "1582-10-10", "2017-5"),
+)
 ODD_VALUES = (None, True, False, "", " ", 5, "Move", "x,", ",", "\u00a0x", "x\u2003,y")
 
 
@@ -98,6 +103,8 @@ def _vector(random: Random) -> dict[str, Any]:
         key_schema, value_schema = (
             _schema_of(each, schema) for each, schema in ((key, key_schema), (value, value_schema))
         )
+    if kind == "TimestampConverter" and random.random() < 0.7:
+        key_schema, key, value_schema, value = (*_dated(random, config), *_dated(random, config))
     record = {"keySchema": key_schema, "key": key, "valueSchema": value_schema, "value": value}
     side = random.choice(("$Key", "$Value", "$Value")) if kind in BOTH_SIDES else ""
     headers = [_header(random) for _ in range(random.randint(0, 4))]
@@ -107,6 +114,26 @@ def _vector(random: Random) -> dict[str, Any]:
         "config": config,
         "record": {**record, "headers": headers, **_place(random)},
     }
+
+
+def _dated(random: Random, config: dict[str, Any]) -> tuple[Json, Json]:
+    """Return schema and value of a side that has a text for the pattern, alone, in a struct or in a map."""
+    text = random.choice(DATE_TEXTS)
+    if random.random() < 0.7:
+        text = DateFormat(config.get("format") or "yyyy").text_of(random.choice(TIMES) or 7)
+    if random.random() < 0.3:
+        text = text.replace("Z", random.choice(("+0230", "-02:59", "+12", "+24", "z"))) + random.choice(
+            ("", " ", "x", "5")
+        )
+    name = config.get("field") or "a"
+    schema = {"type": "STRING", **({"optional": True} if random.random() < 0.5 else {})}
+    value = {"string": text}
+    if not config.get("field"):
+        return random.choice(((schema, value), (None, value)))
+    struct = {"type": "STRUCT", "fields": [["e f", {"type": "BOOLEAN"}], [name, schema]], "optional": True}
+    fields = [["e f", {"bool": True}], [name, value]]
+    in_map = {"map": [[{"string": name}, value], [{"string": "z"}, None]]}
+    return random.choice(((struct, {"struct": {"schema": struct, "fields": fields}}), (None, in_map)))
 
 
 def _schema_of(value: Json, schema: Json) -> Json:
@@ -215,6 +242,16 @@ def _renames_schema(random: Random) -> dict[str, Any]:
     return {**{name: each for name, each in config.items() if random.random() < 0.7}, **_flag(random)}
 
 
+def _times(random: Random) -> dict[str, Any]:
+    config = {
+        "field": random.choice(("", "a", "b", "c", "d")),
+        "target.type": random.choice(("string", "unix", "Date", "Time", "Timestamp", "Timestamp", "date")),
+        "unix.precision": random.choice(("milliseconds", "milliseconds", "seconds", "microseconds", "nanoseconds")),
+        "format": random.choice(("", *DATE_PATTERNS)),
+    }
+    return {**config, **_flag(random)}
+
+
 def _some(random: Random) -> str:
     return random.choice(("", "", _names(random, random.randint(1, 3))))
 
@@ -240,6 +277,7 @@ MAKERS = {
     "RegexRouter": _routes,
     "ReplaceField": _replaces,
     "SetSchemaMetadata": _renames_schema,
+    "TimestampConverter": _times,
     "TimestampRouter": _dates,
     "ValueToKey": _keys,
     "InsertHeader": _inserts,
@@ -247,6 +285,7 @@ MAKERS = {
 }
 
 BOTH_SIDES = (
+    "TimestampConverter",
     "Cast",
     "Flatten",
     "MaskField",
