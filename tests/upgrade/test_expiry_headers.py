@@ -77,6 +77,15 @@ def test_b16_what_was_made_of_a_directory_expires_by_its_headers(
     assert len(batches.content("s-expiry")) == 2
 
 
+def test_b16_what_says_when_goes_with_its_entries_to_other_shards(migrated: Path, tmp_path: Path, tools: Tools) -> None:
+    file, location = tmp_path / "rows.parquet", tmp_path / "divided"
+    assert tools("export", migrated, file).code == 0
+    assert tools("import", file, location, "--shards", "3").code == 0
+    for time_ms, keys in ((99, "abcde"), (100, "bcde"), (200, "cde")):
+        found = tools("scan", "--json", "--store", "s", "--live-at", time_ms, location).document["entries"]
+        assert "".join(sorted(bytes.fromhex(entry["key"]).decode() for entry in found)) == keys
+
+
 def test_b16_a_directory_that_stays_one_gets_no_expiry(application: Path, tmp_path: Path, tools: Tools) -> None:
     for target in ((), (tmp_path / "other",)):
         ended = tools("migrate", application, *target, "--kind", "headers-kv", "--expiry-header", "s")

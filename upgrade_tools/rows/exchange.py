@@ -16,6 +16,7 @@ from statestore.format.keys.partitioner import partition_column
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.making.new_state import NewState, OnEntries
+from statestore.recovery.making.placement import KeyOf, record_keys
 from statestore.recovery.making.state_filling import with_expiry_stores
 from statestore.recovery.metadata.state_metadata import metadata_of_stores
 from upgrade_tools.errors import RowFileError
@@ -114,17 +115,18 @@ def import_state(
             on_entries("looking for the latest times", rows.num_rows)
     made = NewState.claim(target, metadata, f"the file {path.name}", work_dir=options.work_dir)
     made = replace(made, expiry_headers=options.expiry_headers)
-    filling, unexpired = made.filling(), Unexpired(latest)
+    filling, unexpired, key_of = made.filling(), Unexpired(latest), record_keys(metadata)
     for part, spec, rows in _rows_of_stores(path, file_format, specs):
-        try:
-            writes = to_writes(spec, rows)
-        except FormatError as cause:
-            raise RowFileError(str(path), problem=str(cause)) from cause
         if not placed_by_key and not 0 <= part < shards:
             raise RowFileError(
                 str(path), problem=f"a row is of part {part}, but the file says that it has {shards} parts"
             )
-        for shard, belonging in _placed(spec, writes, shards) if placed_by_key else [(part, writes)]:
+        try:
+            writes = to_writes(spec, rows)
+            placed = _placed(spec, writes, shards, key_of.get(spec.name)) if placed_by_key else [(part, writes)]
+        except FormatError as cause:
+            raise RowFileError(str(path), problem=str(cause)) from cause
+        for shard, belonging in placed:
             filling.put(shard, spec.name, unexpired.of(shard, spec, belonging))
         on_entries("importing", len(writes))
     for shard, store, live in unexpired.left():
@@ -134,12 +136,21 @@ def import_state(
     return Exchanged(str(target), made.entries(filled), shards, metadata.state_id, unexpired.expired)
 
 
-def _placed(spec: StoreSpec, writes: list[LogicalWrite], shards: int) -> Iterator[tuple[int, list[LogicalWrite]]]:
-    """Yield the writes for each shard, placed by their keys without times, as records are."""
+def _placed(
+    spec: StoreSpec, writes: list[LogicalWrite], shards: int, key_of: KeyOf | None
+) -> list[tuple[int, list[LogicalWrite]]]:
+    """Return the writes for each shard, placed as records are: by `key_of` of their keys without times, or by these.
+
+    Raises FormatError for a key that has no record's key in it.
+    """
     keys = layout_of(spec).plain_keys([write.key for write in writes])
+    if key_of is not None:
+        keys = [key_of(key) for key in keys]
     places = partition_column(pa.array(keys, pa.binary()), shards).tolist()
-    for shard in sorted(set(places)):
-        yield shard, [write for write, place in zip(writes, places, strict=True) if place == shard]
+    return [
+        (shard, [write for write, place in zip(writes, places, strict=True) if place == shard])
+        for shard in sorted(set(places))
+    ]
 
 
 def _rows_of_stores(
