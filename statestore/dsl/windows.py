@@ -44,6 +44,11 @@ class TimeWindows:
         """How long after its end, which is not part of it, a window closes."""
         return self.grace_ms
 
+    @property
+    def most_at_once(self) -> int:
+        """How many windows a timestamp belongs to, at most."""
+        return -(-self.size_ms // self.advance_ms)
+
     def starts(self, timestamp_ms: int) -> range:
         """Return the starts of the windows that a timestamp belongs to, earliest first."""
         first_ms = max(0, timestamp_ms - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms

@@ -16,6 +16,7 @@ from statestore import (
     Headers,
     Processor,
     Record,
+    RecordColumns,
     Serde,
     Serdes,
     Topology,
@@ -26,7 +27,9 @@ from statestore.dsl.aggregates.aggregable_stream import ReducibleStream
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
-from statestore.dsl.processors import time_queue
+from statestore.dsl.processors import changes_out, time_queue
+from statestore.dsl.processors.aggregating_columns import ColumnUpdate
+from statestore.dsl.processors.windows import windowed_aggregating
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.suppressed import BufferConfig, EmitStrategy, Suppressed
 from statestore.dsl.windows import SessionWindows, TimeWindows
@@ -278,6 +281,8 @@ def test_columns_do_what_records_do(of: str, data: st.DataObject) -> None:
     by_records = run(program, batches, restarts_after, in_columns=False)
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(time_queue, "DUE_AT_ONCE", data.draw(st.integers(1, 3)))
+        patches.setattr(windowed_aggregating, "_BYTES_AT_ONCE", data.draw(st.sampled_from([2_000, 1 << 20])))
+        patches.setattr(changes_out, "_MERGED_FROM", data.draw(st.integers(0, 4)))
         assert run(program, batches, restarts_after, in_columns=True) == by_records
 
 
@@ -341,3 +346,19 @@ def test_a_session_whose_end_was_taken_down_no_longer_is_not_put_out_again(in_co
         source.pipe_micro_batch([TestRecord("a", 1, 10), TestRecord("b", 1, 100), TestRecord("b", 1, 200)])
         output = driver.create_output_topic("out", key_serde=BYTES, value_serde=INT64)
         assert [(record.timestamp_ms, record.value) for record in output.read_records_to_list()] == [(100, 1)]
+
+
+def test_windows_of_a_batch_are_made_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windowed_aggregating, "_BYTES_AT_ONCE", 10_000)
+    seen: list[int] = []
+    update = ColumnUpdate.of
+
+    def noted(self: ColumnUpdate, groups: Any, held: Any, records: RecordColumns) -> Any:
+        seen.append(len(records))
+        return update(self, groups, held, records)
+
+    monkeypatch.setattr(ColumnUpdate, "of", noted)
+    program = Program("count", INT64, HeaderPolicy.of("latest"), True, False, TimeWindows(100, 10, 0))
+    found = run(program, [[TestRecord("a", 1, 1_000 + number) for number in range(40)]], 1, in_columns=True)
+    assert seen == [70, 70, 70, 70, 70, 50]  # ten windows a record, 128 bytes each
+    assert sum(INT64.deserialize(record.value) for record in found["out"]) == 400

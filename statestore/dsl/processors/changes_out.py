@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -94,6 +94,10 @@ class _CachedChanges(ChangesOut):
         return self._key_bytes(key)
 
 
+_MERGED_FROM: Final = 1 << 18
+"""So many changes may be held apart from each other."""
+
+
 class _Part(NamedTuple):
     """The last change of each key, or window, of some records, and what it was before them."""
 
@@ -114,6 +118,9 @@ class ColumnChanges:
             self.send_at_once(made, old)
             return
         self._held.append(_part(made, old, groups))
+        # Several parts may have changes of the same keys: so no more is held than three times what will go on.
+        if sum(len(each.records) for each in self._held[1:]) > max(_MERGED_FROM, 2 * len(self._held[0].records)):
+            self._held = [_merged(self._held)]
 
     def send_at_once(self, made: RecordColumns, old: pa.Array | None) -> None:
         """Send on changes of keys or windows, even with caching; an `old` of None is unknown."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from statestore.bytestore.chunks import slices
 from statestore.dsl.aggregations import ColumnAggregation
 from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating import AggregatePlan, Update
@@ -19,7 +20,7 @@ from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
 from statestore.dsl.processors.windows.final_windows import Closing, FinalWindowColumns, FinalWindows
 from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
-from statestore.format.binary_columns import Flags, Integers, is_valid
+from statestore.format.binary_columns import Flags, Integers, is_valid, row_sizes
 from statestore.format.key_groups import KeyGroups
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
@@ -30,6 +31,10 @@ from statestore.stores.codec import HeldColumns
 from statestore.stores.holders import ValueTimestampHeaders
 from statestore.stores.iterator import Windowed
 
+_BYTES_AT_ONCE: Final = 64 << 20
+"""Each record is there once for each of its windows, and up to five copies of that are held."""
+_ROW_BYTES: Final = 128
+"""Of a row beside its headers and its text."""
 WindowsT = TypeVar("WindowsT", bound=TimeWindows | SlidingWindows | SessionWindows)
 
 
@@ -238,8 +243,13 @@ class WindowedAggregateColumns(WindowedProcessor[WindowsT], BatchProcessor):
     def process_batch(self, records: RecordColumns) -> None:
         """Add records to the aggregates of their windows."""
         records = with_keys(records, self._context, needs_value=self._plan.aggregate.aggregation.needs_value)
-        if len(records):
-            self._aggregate(Closing(records, self._closing.advance_many(records)))
+        for rows in self._at_once(records):
+            part = records.slice(rows.start, rows.stop - rows.start)
+            self._aggregate(Closing(part, self._closing.advance_many(part)))
+
+    def _at_once(self, records: RecordColumns) -> Iterable[slice]:
+        """Return the rows of records in parts to aggregate at once, none of which is empty."""
+        return [slice(0, len(records))] if len(records) else []
 
     @abstractmethod
     def _aggregate(self, closing: Closing) -> None:
@@ -267,6 +277,12 @@ class WindowedAggregatingColumns(WindowedAggregateColumns[TimeWindows]):
         """Open what aggregates."""
         super().init(context)
         self._update = ColumnUpdate(self._aggregation, self._plan.aggregate, context)
+
+    def _at_once(self, records: RecordColumns) -> Iterable[slice]:
+        sizes = row_sizes(records.headers) + _ROW_BYTES
+        if pa.types.is_binary(records.value.type) or pa.types.is_string(records.value.type):
+            sizes += row_sizes(records.value)
+        return slices(sizes * self._plan.windows.most_at_once, _BYTES_AT_ONCE)
 
     def _aggregate(self, closing: Closing) -> None:
         records = closing.records
