@@ -96,11 +96,9 @@ class SinkRecord(ConnectRecord):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        own = {
-            "original_topic": self.topic,
-            "original_kafka_partition": self.kafka_partition,
-            "original_kafka_offset": self.kafka_offset,
-        }
-        for name, value in own.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
+        if self.original_topic is None:
+            object.__setattr__(self, "original_topic", self.topic)
+        if self.original_kafka_partition is None:
+            object.__setattr__(self, "original_kafka_partition", self.kafka_partition)
+        if self.original_kafka_offset is None:
+            object.__setattr__(self, "original_kafka_offset", self.kafka_offset)

@@ -14,7 +14,7 @@ from tests.support.java.connect import vectors_with_results
 
 SEED = int(os.environ.get("STATESTORE_SEED", "18"))
 COUNT = 6000
-TRANSFORMS = 1500
+TRANSFORMS = 4000
 CONVERTERS = 3000
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from statestore.connect import ConnectRecord, Schema, Struct
+from statestore.connect import ConnectRecord, Schema, Struct, Type
 from statestore.connect.transforms.field_steps import ExtractField, HoistField, InsertField, ReplaceField, ValueToKey
 from statestore.errors import ConfigException, DataException
 from statestore.errors.data import NullValueException, SchemaBuilderException
@@ -64,9 +64,23 @@ def test_keys_of_a_map_that_only_python_takes_for_one_stay_two() -> None:
     assert made.value == {"b": 1, 1: 2}
 
 
+def test_what_a_record_lacks_is_not_put() -> None:
+    step = InsertField.Value(topic_field="t", partition_field="p", timestamp_field="at")
+    assert step.apply(of({"x": 1})).value == {"x": 1, "t": "t"}
+    made = step.apply(of(Struct(BARE, {"x": 1}), BARE)).value
+    assert dict(made.items()) == {"x": 1, "y": None, "t": "t", "p": None, "at": None}
+
+
+def test_a_field_alone_is_its_default_unless_told_otherwise() -> None:
+    schema = Schema.struct({"x": Schema(Type.STRING, optional=True, default="d")})
+    assert ExtractField.Value("x").apply(of(Struct(schema), schema)).value == "d"
+    assert ExtractField.Value("x", replace_null_with_default=False).apply(of(Struct(schema), schema)).value is None
+
+
 def test_a_path_leads_into_maps_and_structs() -> None:
     deep = of({"a.b": {"c": {"d": 5}}, "e": None})
     assert ExtractField.Value("`a.b`.c.d", "V2").apply(deep).value == 5
+    assert ExtractField.Value("`a\\`.b`.c", "V2").apply(of({"a`.b": {"c": 5}})).value == 5
     assert ExtractField.Value("e.c", "V2").apply(deep).value is None
     assert ExtractField.Value("a.b").apply(deep).value == {"c": {"d": 5}}
     with pytest.raises(DataException, match=r"^Only Map objects supported .* \[nested field access\]"):

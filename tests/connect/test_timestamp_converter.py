@@ -29,8 +29,16 @@ def test_each_form_becomes_each_other() -> None:
         "Time": Instant(80_000_123),
         "Timestamp": Instant(MS),
     }
-    for form in (Instant(MS), "2023-11-14T22:13:20.123Z", "2023-11-15T00:43:20.123+02:30"):
+    for form in (
+        Instant(MS),
+        "2023-11-14T22:13:20.123Z",
+        "2023-11-15T00:43:20.123+02:30",
+        "2023-11-14T19:43:20.123-02:30",
+    ):
         assert whole(form, "unix", format=ISO) == MS
+    for zone in ("+24:00", "+02:60", "+0230", "", "UTC"):
+        with pytest.raises(DataException, match="Could not parse timestamp"):
+            whole(f"2023-11-14T22:13:20.123{zone}", "unix", format=ISO, mode="compat")
     assert whole(None, "Date") is None
 
 
@@ -61,6 +69,14 @@ def test_only_compat_mode_reads_what_does_not_print_as_itself(given: tuple[Any, 
     with pytest.raises(DataException):
         whole(value, "Timestamp", **facts)
     assert whole(value, "Timestamp", mode="compat", **facts) == Instant(UNREADABLE[given])
+
+
+def test_only_compat_mode_takes_the_end_of_64_bits_for_what_is_beyond() -> None:
+    most = (1 << 63) - 1
+    for value, facts in ((most, {"unix_precision": "seconds"}), (-most, {"unix_precision": "seconds"})):
+        with pytest.raises(DataException, match="out of the range"):
+            whole(value, "Timestamp", **facts)
+        assert whole(value, "Timestamp", mode="compat", **facts) == Instant(value if value > 0 else value - 1)
 
 
 def test_a_field_of_a_struct_has_the_schema_of_its_form() -> None:

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from statestore.connect.config import ConfigDef, Property
 from statestore.connect.headers import ConnectHeaders
 from statestore.connect.records import ConnectRecord
+from statestore.connect.scalars import Instant
+from statestore.connect.schema import Schema, Struct
 from statestore.connect.transforms.chain import TransformChain
 from statestore.connect.transforms.field_moves import HeaderFromValue
 from statestore.connect.transforms.header_steps import DropHeaders, Filter, HasHeaderKey, InsertHeader
@@ -51,6 +53,52 @@ predicates = internal
 predicates.internal.type = org.apache.kafka.connect.transforms.predicates.HasHeaderKey
 predicates.internal.name = internal
 """
+
+
+JDBC = """
+name=jdbc-source
+connector.class=io.confluent.connect.jdbc.JdbcSourceConnector
+transforms=createKey,extractInt,dates,mask,cast,flat,meta,route,daily
+transforms.createKey.type=org.apache.kafka.connect.transforms.ValueToKey
+transforms.createKey.fields=id
+transforms.extractInt.type=org.apache.kafka.connect.transforms.ExtractField$Key
+transforms.extractInt.field=id
+transforms.dates.type=org.apache.kafka.connect.transforms.TimestampConverter$Value
+transforms.dates.field=at
+transforms.dates.target.type=string
+transforms.dates.format=yyyy-MM-dd HH:mm:ss
+transforms.mask.type=org.apache.kafka.connect.transforms.MaskField$Value
+transforms.mask.fields=card
+transforms.cast.type=org.apache.kafka.connect.transforms.Cast$Value
+transforms.cast.spec=n:string
+transforms.flat.type=org.apache.kafka.connect.transforms.Flatten$Value
+transforms.flat.delimiter=_
+transforms.meta.type=org.apache.kafka.connect.transforms.SetSchemaMetadata$Value
+transforms.meta.schema.name=orders
+transforms.meta.schema.version=2
+transforms.route.type=org.apache.kafka.connect.transforms.RegexRouter
+transforms.route.regex=(.*)
+transforms.route.replacement=db.$1
+transforms.daily.type=org.apache.kafka.connect.transforms.TimestampRouter
+"""
+
+
+def test_a_source_s_configuration_does_what_it_says(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        chain = TransformChain.from_properties(JDBC, mode="compat")
+    assert [text.partition(":")[0] for text in caplog.messages] == [
+        "These properties have no meaning here, and do nothing"
+    ]
+    inner = Schema.struct({"x": Schema.STRING_SCHEMA})
+    fields = {"id": Schema.INT64_SCHEMA, "at": Schema.TIMESTAMP_SCHEMA, "card": Schema.STRING_SCHEMA}
+    schema = Schema.struct({**fields, "n": Schema.INT32_SCHEMA, "p": inner})
+    value = Struct(schema, {"id": 7, "at": Instant(5), "card": "1234", "n": 3, "p": Struct(inner, {"x": "y"})})
+    made = chain.apply(ConnectRecord("orders", value_schema=schema, value=value, timestamp_ms=1_700_000_000_123))
+    assert made is not None
+    assert (made.topic, made.key_schema, made.key) == ("db.orders-20231114", Schema.INT64_SCHEMA, 7)
+    assert dict(made.value.items()) == {"id": 7, "at": "1970-01-01 00:00:00", "card": "", "n": "3", "p_x": "y"}
+    assert (made.value_schema.name, made.value_schema.version) == ("orders", 2)
+    assert made.value_schema is made.value.schema
 
 
 def record(value: Any = None, **headers: Any) -> ConnectRecord:

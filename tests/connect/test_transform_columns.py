@@ -24,9 +24,11 @@ from statestore.connect.schema import Schema, SchemaAndValue, Type
 from statestore.connect.transforms.chain import ColumnChain, TransformChain
 from statestore.connect.transforms.field_moves import HeaderFromValue, HeaderToValue
 from statestore.connect.transforms.field_steps import ExtractField, HoistField, InsertField, ValueToKey
+from statestore.connect.transforms.timestamp_converter import TimestampConverter
 from statestore.connect.transforms.topic_steps import RegexRouter, TimestampRouter
 from statestore.connect.transforms.transformation import Step, Transformation
 from statestore.connect.transforms.typed_columns import schema_of, type_of_schema
+from statestore.connect.transforms.value_steps import Cast, Flatten, MaskField
 from statestore.errors import DataException
 from statestore.errors.data import NullValueException
 from statestore.format.records.header_columns import HEADERS_TYPE
@@ -127,6 +129,34 @@ def test_headers_of_spark_are_changed_as_they_are() -> None:
     ]
     with pytest.raises(ValueError, match=r"not all of it can be done on columns: 1: AsRecords\(\)"):
         ColumnChain(TransformChain.of(AsRecords()), TopicConverter()).apply_to_lists(lists)
+
+
+def test_a_new_topic_is_for_the_rows_that_are_chosen_and_headers_are_of_the_old_one() -> None:
+    steps = [
+        Step("r", RegexRouter("t", "x"), HasHeaderKey("a")),
+        Step("d", TimestampRouter("${topic}-${timestamp}", "ss"), HasHeaderKey("a")),
+        Step("i", InsertHeader("n", "1"), TopicNameMatches("x-0[0-9]")),
+    ]
+    rows: list[Any] = [("t", b"v", [("a", b"")]), ("t", b"v", []), ("u", b"v", [("a", b"")])]
+    for more in ([], [AsRecords()]):
+        made = ColumnChain(TransformChain.of(*steps, *more), TopicConverter()).apply(columns(rows, with_origin=True))
+        assert [[tuple(each.values()) for each in row] for row in made.decoded_headers().to_pylist()] == [
+            [("a", b""), ("n", b"t/n/1")],
+            [],
+            [("a", b"")],
+        ]
+
+
+def test_only_a_chosen_row_needs_a_timestamp() -> None:
+    lists = pa.array([[("a", b"")], []], HEADERS_TYPE)
+    steps = [Step("d", TimestampRouter("x", "ss"), HasHeaderKey("a")), Step("f", Filter(), TopicNameMatches("x"))]
+    chain = ColumnChain(TransformChain.of(*steps), TopicConverter())
+    topics = pa.array(["t", "t"])
+    assert chain.apply_to_lists(lists, topics=topics, timestamps_ms=pa.array([5, None]))[1].tolist() == [1]
+    with pytest.raises(DataException, match="Timestamp missing on record"):
+        chain.apply_to_lists(lists, topics=topics, timestamps_ms=pa.array([None, 5], pa.int64()))
+    with pytest.raises(DataException, match="Timestamp missing on record"):
+        chain.apply_to_lists(lists, topics=topics)
 
 
 def test_what_is_left_by_a_filter_keeps_its_topic_and_value() -> None:
@@ -356,6 +386,18 @@ def test_a_field_alone_is_a_column_of_its_type_and_a_column_is_the_field_of_a_st
     some = Step("a", ExtractField.Value("id"), HasHeaderKey("h"))
     with pytest.raises(DataException, match="The column can't be one of"):
         run(struct_records({"id": 7}, {"id": 8}, {"id": 9}), some)
+
+
+def test_what_is_in_a_struct_column_is_flat_cast_masked_and_dated() -> None:
+    records = struct_records({"p": {"id": 7, "pin": "x"}, "at": WHEN}, {"p": None, "at": None}, None)
+    steps = (Flatten.Value("_"), Cast.Value(("p_id:string",)), MaskField.Value(("p_pin",)))
+    kept = Step("k", Filter(), RecordIsTombstone())
+    made = run(records, kept, *steps, TimestampConverter.Value("Date", "at")).value
+    assert made.to_pylist() == [
+        {"p_id": "7", "p_pin": "", "at": WHEN.date()},
+        {"p_id": None, "p_pin": None, "at": None},
+    ]
+    assert made.type == pa.struct([("at", pa.date32()), ("p_id", pa.string()), ("p_pin", pa.string())])
 
 
 def test_a_field_says_where_a_record_came_from() -> None:

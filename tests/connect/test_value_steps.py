@@ -67,6 +67,25 @@ def test_what_fits_is_cast_in_both_modes(mode: str) -> None:
         made(step, {"a": Instant(5)})
 
 
+@pytest.mark.parametrize("mode", ["strict", "compat"])
+def test_a_logical_value_is_cast_as_the_number_that_it_stands_for(mode: str) -> None:
+    assert made(Cast.Value(("int16",), mode), Instant(3 * 86_400_000), Schema.DATE_SCHEMA) == 3
+    assert made(Cast.Value(("float64",), mode), Instant(5), Schema.TIMESTAMP_SCHEMA) == 5.0
+    assert made(Cast.Value(("int32",), mode), Decimal("7.00"), Schema.decimal(2)) == 7
+
+
+def test_compat_mode_reads_floats_as_java_does() -> None:
+    texts = {" 1.5e3f ": 1500.0, "-0": -0.0, "+.5D": 0.5, "-Infinity": float("-inf")}
+    for type_ in ("float32", "float64"):
+        assert [str(made(Cast.Value((type_,), "compat"), text)) for text in texts] == list(map(str, texts.values()))
+        with pytest.raises(DataException, match="Unable to convert"):
+            made(Cast.Value((type_,), "compat"), "1_0")
+
+
+def test_a_long_is_rounded_once() -> None:
+    assert made(Cast.Value(("float32",), "compat"), (1 << 54) + (1 << 30) + 1) == (1 << 54) + (1 << 31)
+
+
 def test_a_date_that_is_a_text_is_none_to_its_schema() -> None:
     day = ConnectRecord("t", value_schema=Schema.DATE_SCHEMA.as_optional(), value=Instant(0))
     strict, compat = (Cast.Value(("string",), mode).apply(day) for mode in ("strict", "compat"))
@@ -87,7 +106,7 @@ def test_a_mask_is_of_the_type_of_what_it_hides() -> None:
     with pytest.raises(DataException, match="Unable to convert"):
         made(MaskField.Value(("n",), "300"), secret, schema)
     assert made(MaskField.Value(("n",), "300", "compat"), secret, schema).get("n") == Int8(44)
-    with pytest.raises(DataException, match="a number"):
+    with pytest.raises(DataException, match=r"^Unable to convert"):
         made(MaskField.Value(("d",), "x"), secret, schema)
     with pytest.raises(DataException, match="Cannot mask value of type: bytes"):
         made(MaskField.Value(("b",)), {"b": b"x"})
@@ -103,6 +122,26 @@ def test_flat_names_that_would_be_one_are_refused_unless_kafka_is_asked_for() ->
     assert made(Flatten.Value("_"), given) == {"a_b": 1, "a.b": 2}
     with pytest.raises(DataException, match="maps with keys of int"):
         made(Flatten.Value(), {"a": {1: 2}})
+
+
+def test_fields_of_a_struct_that_may_be_none_may_be_none() -> None:
+    inner = Schema.struct({"x": Schema.INT32_SCHEMA, "y": Schema(Type.INT32, default=Int32(7))}, optional=True)
+    schema = Schema.struct({"p": inner, "n": Schema.STRING_SCHEMA}, name="whole")
+    flat = Schema.struct(
+        {
+            "p.x": Schema.OPTIONAL_INT32_SCHEMA,
+            "p.y": Schema(Type.INT32, optional=True, default=Int32(7)),
+            "n": Schema.STRING_SCHEMA,
+        },
+        name="whole",
+    )
+    for value, of_x in ((None, None), (Struct(inner, {"x": Int32(1)}), Int32(1))):
+        found = made(Flatten.Value(), Struct(schema, {"p": value, "n": "a"}), schema)
+        assert found.schema == flat
+        assert dict(found.items()) == {"p.x": of_x, "p.y": 7, "n": "a"}
+    of_maps = Schema.struct({"m": Schema.map(Schema.STRING_SCHEMA, Schema.STRING_SCHEMA)})
+    with pytest.raises(DataException, match=r"does not support MAP for record with schemas \(for field m\)"):
+        made(Flatten.Value(), Struct(of_maps, {"m": {}}), of_maps)
 
 
 def test_maps_of_any_depth_become_flat() -> None:
