@@ -112,12 +112,14 @@ def source_runs(
     return ((source, batch.slice(start, end - start)) for source, start, end in runs)
 
 
-def has_short_runs(batch: pa.RecordBatch, sources: Mapping[str | None, str]) -> bool:
-    """Return whether the rows of several sources alternate so often that single records are faster.
+def has_short_runs(batch: pa.RecordBatch, sources: Mapping[str | None, str], intervals_ms: Sequence[int] = ()) -> bool:
+    """Return whether sources alternate, or punctuators by stream time run, so often that single records are faster.
 
     `sources` names the source of each topic, and under None that of all others.
     """
     runs = sum(1 for _ in topic_runs(batch, lambda topic: sources[topic if topic in sources else None]))
+    times = batch.column("timestamp_ms").to_numpy()
+    runs += sum(int(np.ptp(times)) // interval_ms for interval_ms in intervals_ms)
     return runs > 1 and batch.num_rows < runs * _ROWS_MIN
 
 

@@ -387,6 +387,45 @@ class TookColumns(BatchProcessor):
         self.context.forward_batch(records.with_columns(value=said))
 
 
+def rows_of(topics: str, every_ms: int = 1) -> bytes:
+    """A record of each topic, one in `every_ms`."""
+    count = len(topics)
+    offsets, keys = list(range(count)), [b"k"] * count
+    times_ms = [offset * every_ms for offset in offsets]
+    columns = [list(topics), [0] * count, offsets, times_ms, keys, keys, [b""] * count]
+    return encode_blob(
+        [pa.record_batch([pa.array(each, kind.type) for each, kind in zip(columns, INPUT, strict=True)], schema=INPUT)]
+    )
+
+
+class TookBetween(TookColumns):
+    """Likewise, with something to do each second."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        context.schedule(1_000, PunctuationType.STREAM_TIME, lambda now_ms: None)
+
+
+class TookAloneBetween(Took):
+    """Likewise, with something to do each second."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        context.schedule(1_000, PunctuationType.STREAM_TIME, lambda now_ms: None)
+
+
+@pytest.mark.parametrize(("every_ms", "expected"), [(5, {b"of 200", b"of 1"}), (10, {b"alone"})])
+def test_records_between_which_punctuators_often_run_go_one_by_one(
+    tmp_path: Path, every_ms: int, expected: set[bytes]
+) -> None:
+    topology = Topology().add_source("a", ["a"], key_serde=BYTES, value_serde=BYTES)
+    topology.add_processor("of-a", EitherWay(TookBetween, TookAloneBetween), ["a"]).add_sink("out", "out", ["of-a"])
+    shard_call = call(tmp_path, topology)
+    pointer = result_at(shard_call, None, 100).pointer
+    values, _ = run_at(shard_call, pointer, 200, [rows_of("a" * 1_001, every_ms)])
+    assert {value for each in values for value in each} == expected
+
+
 @pytest.mark.parametrize(
     ("topics", "expected"),
     [
@@ -403,8 +442,5 @@ def test_sources_that_alternate_go_by_record(tmp_path: Path, topics: str, expect
         topology.add_processor(f"of-{topic}", EitherWay(TookColumns, Took), [topic])
         topology.add_sink(f"out-{topic}", "out", [f"of-{topic}"])
     count = len(topics)
-    offsets, keys = list(range(count)), [b"k"] * count
-    columns = [list(topics), [0] * count, offsets, offsets, keys, keys, [b""] * count]
-    rows = pa.record_batch([pa.array(each, kind.type) for each, kind in zip(columns, INPUT, strict=True)], schema=INPUT)
-    values, _ = run_at(call(tmp_path, topology), None, 100, [encode_blob([rows])])
+    values, _ = run_at(call(tmp_path, topology), None, 100, [rows_of(topics)])
     assert (sum(map(len, values)), {value for each in values for value in each}) == (count, expected)
