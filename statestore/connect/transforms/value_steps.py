@@ -277,8 +277,7 @@ def _parsed(text: str, target: Type) -> Any:
         number = NOT_FINITE[word]
         return (Float32 if target is Type.FLOAT32 else Float64)(-number if sign == "-" else number)
     value = Decimal(sign + digits)
-    made = float32_of(value) if target is Type.FLOAT32 else Float64(value)
-    return type(made)(-0.0) if not made and sign == "-" else made
+    return float32_of(value) if target is Type.FLOAT32 else Float64(value)
 
 
 @of_both_sides
