@@ -16,7 +16,7 @@ number is taken from it. Sources: Arrow's Message.fbs and the page "Serializatio
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -50,10 +50,14 @@ class ArrowFile:
         self._messages = content.slice(_MAGIC_BYTES)
         self.schema: pa.Schema = pa.ipc.open_stream(self._messages).schema
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches in order, one of which is in memory at a time, and all dictionaries so far."""
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches in order, one of which is in memory at a time, and all dictionaries so far.
+
+        Columns that are not among `columns` are neither inflated nor there; None is all.
+        """
         messages = pa.ipc.MessageReader.open_stream(self._messages)
-        stream = pa.ipc.open_stream(self._messages)
+        fields = None if columns is None else [self.schema.get_field_index(name) for name in columns]
+        stream = pa.ipc.open_stream(self._messages, options=pa.ipc.IpcReadOptions(included_fields=fields))
         dictionary_bytes = 0
         for _ in range(self._count):
             dictionary_bytes = _check_up_to_batch(messages, dictionary_bytes)

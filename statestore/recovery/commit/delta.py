@@ -229,9 +229,13 @@ class Delta:
 
     def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield each record batch with the name of the store that all its records belong to."""
-        for batch in self._batches():
-            if batch.num_rows:
-                yield batch.column("store")[0].as_py(), batch
+        return ((batch.column("store")[0].as_py(), batch) for batch in self._batches() if batch.num_rows)
+
+    def keys(self, store: str) -> Iterator[pa.BinaryArray]:
+        """Yield the keys of each record batch of a store; nothing else is inflated."""
+        for batch in self._batches(("store", "key")):
+            if batch.num_rows and batch.column("store")[0].as_py() == store:
+                yield batch.column("key")
 
     def verify(self) -> None:
         """Read and check the whole file."""
@@ -248,8 +252,8 @@ class Delta:
             return zip(keys.take(order).to_pylist(), stored.take(order).to_pylist(), strict=True)
         return iter(restored_changes(spec, written_as, changelog_records(batch)))
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        batches = self._file.batches()
+    def _batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        batches = self._file.batches(columns)
         while True:
             with self._damage():
                 batch = next(batches, None)
@@ -258,9 +262,9 @@ class Delta:
                 if batch.num_rows > _MAX_BATCH_ROWS:
                     raise FormatError("delta", f"{batch.num_rows} records are together, {_MAX_BATCH_ROWS} are allowed")
                 batch.validate(full=True)
-                if self._schema is _SCHEMA_OF_LISTS:
-                    columns = [*batch.columns[:-1], encode_header_column(batch.column("headers"))]
-                    batch = pa.record_batch(columns, schema=SCHEMA)
+                if self._schema is _SCHEMA_OF_LISTS and columns is None:
+                    encoded = [*batch.columns[:-1], encode_header_column(batch.column("headers"))]
+                    batch = pa.record_batch(encoded, schema=SCHEMA)
             yield batch
 
     @contextmanager

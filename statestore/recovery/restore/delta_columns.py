@@ -29,7 +29,7 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.restore import READ_AT_ONCE_BYTES, joined_batches, open_delta
 
 MAX_HELD_BYTES: Final = 128 << 20
-"""If records are larger, only their keys are held and the rest is read again; larger keys take a database on disk."""
+"""Of keys, the rest is read some MB at a time; for more keys a database is made on disk."""
 _BYTES_A_KEY: Final = 24
 """What it takes to find the last record of each key, beside the keys."""
 _COLUMNS: Final = ("key", "value", "timestamp", "header_bytes")
@@ -66,42 +66,25 @@ def columns_of_deltas(
 @dataclass(frozen=True)
 class _Records:
     keys: pa.BinaryArray
-    held: Sequence[pa.RecordBatch] | None
-    """All of them, None if there are too many to hold."""
     deltas: Sequence[Delta]
     store: str
 
     @classmethod
     def of(cls, deltas: Sequence[Delta], spec: StoreSpec, max_held_bytes: int) -> _Records | None:
-        """Read the keys, and hold the rest if there is room. None for too many keys, or records of another format."""
-        held: list[pa.RecordBatch] | None = []
-        held_bytes = key_bytes = 0
+        """Read the keys. None for too many, or records of another format."""
+        key_bytes = 0
         keys = [pa.array([], pa.binary())]
         for delta in deltas:
-            for batch in _batches(delta, spec.name):
-                if delta.logged_store(spec.name).format is not spec.format:
+            for each in delta.keys(spec.name):
+                key_bytes += each.nbytes + _BYTES_A_KEY * len(each)
+                if delta.logged_store(spec.name).format is not spec.format or key_bytes > max_held_bytes:
                     return None
-                held_bytes += batch.nbytes
-                key_bytes += batch.column("key").nbytes + _BYTES_A_KEY * batch.num_rows
-                if key_bytes > max_held_bytes:
-                    return None
-                keys.append(batch.column("key"))
-                if held_bytes > max_held_bytes:
-                    held = None
-                if held is not None:
-                    held.append(batch)
-        return cls(pa.concat_arrays(keys), held, deltas, spec.name)
+                keys.append(each)
+        return cls(pa.concat_arrays(keys), deltas, spec.name)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        if self.held is not None:
-            yield from self.held
-            return
         for delta in self.deltas:
-            yield from _batches(delta, self.store)
-
-
-def _batches(delta: Delta, store: str) -> Iterator[pa.RecordBatch]:
-    return (batch.select(_COLUMNS) for name, batch in delta.batches() if name == store)
+            yield from (batch.select(_COLUMNS) for name, batch in delta.batches() if name == self.store)
 
 
 def _last_of_each(records: _Records) -> Iterator[pa.RecordBatch]:
