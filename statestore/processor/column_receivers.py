@@ -117,7 +117,7 @@ def has_short_runs(batch: pa.RecordBatch, sources: Mapping[str | None, str], int
 
     `sources` names the source of each topic, and under None that of all others.
     """
-    runs = sum(1 for _ in topic_runs(batch, lambda topic: sources[topic if topic in sources else None]))
+    runs = sum(1 for _ in topic_runs(batch, lambda topic: sources.get(topic, sources.get(None))))
     times = batch.column("timestamp_ms").to_numpy()
     runs += sum(int(np.ptp(times)) // interval_ms for interval_ms in intervals_ms)
     return runs > 1 and batch.num_rows < runs * _ROWS_MIN

@@ -25,6 +25,7 @@ from statestore import (
     Topology,
 )
 from statestore.errors import ProcessorError, TopologyError
+from statestore.errors.run import UnknownTopicError
 from statestore.errors.state import LocalStateCorruptedError
 from statestore.interception.failures import FailureHandling
 from statestore.processor.processor import EitherWay
@@ -444,3 +445,12 @@ def test_sources_that_alternate_go_by_record(tmp_path: Path, topics: str, expect
     count = len(topics)
     values, _ = run_at(call(tmp_path, topology), None, 100, [rows_of(topics)])
     assert (sum(map(len, values)), {value for each in values for value in each}) == (count, expected)
+
+
+def test_a_record_of_an_unknown_topic_is_refused_beside_several_sources(tmp_path: Path) -> None:
+    topology = Topology()
+    for topic in "ab":
+        topology.add_source(topic, [topic], key_serde=BYTES, value_serde=BYTES)
+        topology.add_sink(f"out-{topic}", "out", [topic])
+    with pytest.raises(UnknownTopicError, match="'c'"):
+        run_at(call(tmp_path, topology), None, 100, [rows_of("abc")])
