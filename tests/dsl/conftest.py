@@ -9,7 +9,7 @@ import pytest
 from statestore.processor import column_receivers
 
 
-@pytest.fixture(autouse=True, scope="package")
+@pytest.fixture(autouse=True, scope="module")
 def _few_rows_go_in_columns() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(column_receivers, "_ROWS_MIN", 1)

@@ -10,7 +10,7 @@ from tests.conformance.stacks import SCRATCH
 pytest.register_assert_rewrite("tests.support.dsl.kafka_cases")
 
 
-@pytest.fixture(autouse=True, scope="package")
+@pytest.fixture(autouse=True, scope="module")
 def files_in_memory() -> Iterator[None]:
     """Hundreds of cases open a RocksDB or more each: a disk under load makes them take most of a minute."""
     with pytest.MonkeyPatch.context() as patch:
