@@ -139,7 +139,7 @@ def _replacement(text: str, groups: int) -> tuple[str | int, ...]:
 
 
 def date_format(name: str, value: str | None) -> str | None:
-    """Check that a text is a pattern of dates; None is none."""
+    """Check that a text is a pattern of dates; None counts as an empty one."""
     try:
         DateFormat(value or "")
     except ValueError as cause:
