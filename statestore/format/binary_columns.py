@@ -23,7 +23,7 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 MAX_COLUMN_BYTES: Final = 2**31 - 1  # what one Arrow binary array can hold: its positions have 32 bits
-END_OF_ROW: Final = 2**31 - 1
+END_OF_ROW: Final = MAX_COLUMN_BYTES
 """The end of any row: without one, Arrow's binary_slice fails or reads beyond the rows (pyarrow 26)."""
 
 

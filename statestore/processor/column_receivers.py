@@ -26,8 +26,11 @@ from statestore.processor.context import BatchReceiver, Receiver, TaskRecordCont
 from statestore.processor.earlier_times import EarlierTimes
 from statestore.processor.nodes import SinkNode, SourceNode
 from statestore.processor.processor import BatchProcessor
+from statestore.processor.punctuation import stream_time_intervals_ms
 from statestore.processor.receivers import locate_failures
 from statestore.processor.record import Record
+from statestore.processor.topology import Topology
+from statestore.recovery.commit.pointer_fields import RecordedPunctuations
 
 _ROWS_MIN: Final = 128
 """From here on, columns are faster than single records."""
@@ -103,7 +106,7 @@ def source_runs(
     None is for rows that go one by one. `sources` has one for each topic, and under None that of all others.
     """
     runs: list[tuple[ColumnSource | None, int, int]] = []
-    for source, start, end in topic_runs(batch, lambda topic: sources.get(topic if topic in sources else None)):
+    for source, start, end in topic_runs(batch, _by_topic(sources)):
         if source is not None and end - start < source.rows_min:
             source = None
         if source is None and runs and runs[-1][0] is None:
@@ -112,15 +115,30 @@ def source_runs(
     return ((source, batch.slice(start, end - start)) for source, start, end in runs)
 
 
-def has_short_runs(batch: pa.RecordBatch, sources: Mapping[str | None, str], intervals_ms: Sequence[int] = ()) -> bool:
-    """Return whether sources alternate, or punctuators by stream time run, so often that single records are faster.
+def are_cut_short(
+    topology: Topology, recorded: RecordedPunctuations, first: Callable[[], pa.RecordBatch | None]
+) -> bool:
+    """Return whether columns would be so short that nodes that take either way are faster with single records.
 
-    `sources` names the source of each topic, and under None that of all others.
+    They are where sources alternate, or punctuators by stream time that earlier batches `recorded` run often. `first`
+    returns the first records of a batch, None if it has none; it is only called where the answer depends on them.
     """
-    runs = sum(1 for _ in topic_runs(batch, lambda topic: sources.get(topic, sources.get(None))))
-    times = batch.column("timestamp_ms").to_numpy()
-    runs += sum(int(np.ptp(times)) // interval_ms for interval_ms in intervals_ms)
+    intervals_ms = stream_time_intervals_ms(recorded)
+    if not topology.has_nodes_either_way or (len(topology.sources) < 2 and not intervals_ms):
+        return False
+    batch = first()
+    if batch is None:
+        return False
+    sources = {topic: each.name for each in topology.sources.values() for topic in each.topics or (None,)}
+    runs = sum(1 for _ in topic_runs(batch, _by_topic(sources)))
+    span_ms = int(np.ptp(batch.column("timestamp_ms").to_numpy()))
+    runs += sum(span_ms // interval_ms for interval_ms in intervals_ms)
     return runs > 1 and batch.num_rows < runs * _ROWS_MIN
+
+
+def _by_topic(sources: Mapping[str | None, T]) -> Callable[[str], T | None]:
+    """Return what gives the source of a topic; under None is that of all others."""
+    return lambda topic: sources.get(topic, sources.get(None))
 
 
 def topic_runs(batch: pa.RecordBatch, of: Callable[[str], T]) -> Iterator[tuple[T, int, int]]:

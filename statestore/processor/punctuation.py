@@ -30,6 +30,12 @@ Punctuator = Callable[[int], None]
 """Called with the time on the schedule's clock, in milliseconds since the epoch."""
 
 
+def stream_time_intervals_ms(recorded: RecordedPunctuations) -> list[int]:
+    """Return the intervals of all schedules by stream time that are not cancelled."""
+    schedules = (each for of_node in recorded.values() for each in of_node if each.next_ms is not None)
+    return [each.interval_ms for each in schedules if each.type == PunctuationType.STREAM_TIME.value]
+
+
 class Cancellable:
     """A schedule of a punctuator, which can be cancelled. Source: Kafka's Cancellable."""
 

@@ -22,7 +22,7 @@ from statestore.processor.nodes import (
 )
 from statestore.processor.pictures.describe import describe
 from statestore.processor.pictures.description import TopologyDescription
-from statestore.processor.processor import ProcessorSupplier
+from statestore.processor.processor import EitherWay, ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 
 
@@ -255,6 +255,11 @@ class Topology(NodeGraph):
     def _repr_html_(self) -> str:
         """Return a drawing, for notebooks."""
         return self.describe()._repr_html_()
+
+    @property
+    def has_nodes_either_way(self) -> bool:
+        """Whether a node has one processor of records and one of columns."""
+        return any(isinstance(node.supplier, EitherWay) for node in self.processors.values())
 
     def store_specs(self) -> tuple[StoreSpec, ...]:
         """Return what is recorded of each state store, by name."""

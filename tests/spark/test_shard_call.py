@@ -399,20 +399,20 @@ def rows_of(topics: str, every_ms: int = 1) -> bytes:
     )
 
 
-class TookBetween(TookColumns):
-    """Likewise, with something to do each second."""
+class EachSecond(Processor):
+    """Has something to do each second."""
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         context.schedule(1_000, PunctuationType.STREAM_TIME, lambda now_ms: None)
 
 
-class TookAloneBetween(Took):
-    """Likewise, with something to do each second."""
+class TookBetween(EachSecond, Took):
+    """Records by themselves, between what it does."""
 
-    def init(self, context: ProcessorContext) -> None:
-        super().init(context)
-        context.schedule(1_000, PunctuationType.STREAM_TIME, lambda now_ms: None)
+
+class TookColumnsBetween(EachSecond, TookColumns):
+    """Columns, between what it does."""
 
 
 @pytest.mark.parametrize(("every_ms", "expected"), [(5, {b"of 200", b"of 1"}), (10, {b"alone"})])
@@ -420,7 +420,7 @@ def test_records_between_which_punctuators_often_run_go_one_by_one(
     tmp_path: Path, every_ms: int, expected: set[bytes]
 ) -> None:
     topology = Topology().add_source("a", ["a"], key_serde=BYTES, value_serde=BYTES)
-    topology.add_processor("of-a", EitherWay(TookBetween, TookAloneBetween), ["a"]).add_sink("out", "out", ["of-a"])
+    topology.add_processor("of-a", EitherWay(TookColumnsBetween, TookBetween), ["a"]).add_sink("out", "out", ["of-a"])
     shard_call = call(tmp_path, topology)
     pointer = result_at(shard_call, None, 100).pointer
     values, _ = run_at(shard_call, pointer, 200, [rows_of("a" * 1_001, every_ms)])

@@ -11,15 +11,14 @@ from typing import Final, NamedTuple
 
 from statestore.errors import TopologyError
 from statestore.interception.failures import FailureHandling, FailureStage
-from statestore.processor.column_receivers import has_short_runs
+from statestore.processor.column_receivers import are_cut_short
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.punctuation import PunctuationType
 from statestore.processor.task import Task
 from statestore.processor.task_stores import shard_stores
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.changelog import ChangelogObserver, ChangelogRecord
 from statestore.recovery.commit.figures import Stopwatch
-from statestore.recovery.commit.pointer_fields import BatchEnd, RecordedPunctuations
+from statestore.recovery.commit.pointer_fields import BatchEnd
 from statestore.recovery.heads.publishing import identity
 from statestore.recovery.metadata.agreement import claim
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
@@ -152,7 +151,11 @@ class ShardCall:
             punctuations=batch.pointer.punctuations,
             processor_metadata=batch.pointer.processor_metadata,
             earlier=batch.pointer.earlier,
-            by_records=self._cuts_columns_short(spool, batch.pointer.punctuations),
+            by_records=are_cut_short(
+                self.topology,
+                batch.pointer.punctuations,
+                lambda: next(batches_in_order(spool.blobs, self._topics_first), None),
+            ),
             send=outputs.add,
             send_batch=outputs.add_batch,
         )
@@ -202,20 +205,6 @@ class ShardCall:
                     outputs.add(self.copied[store], timestamp_ms, key, value, header_bytes)
 
         return observe
-
-    def _cuts_columns_short(self, spool: BlobSpool, punctuations: RecordedPunctuations) -> bool:
-        """Return whether columns of a source would be short, by the first records and earlier batches' punctuators."""
-        sources = {topic: each.name for each in self.topology.sources.values() for topic in each.topics or (None,)}
-        intervals_ms = [
-            each.interval_ms
-            for schedules in punctuations.values()
-            for each in schedules
-            if each.next_ms is not None and each.type == PunctuationType.STREAM_TIME.value
-        ]
-        if len(self.topology.sources) < 2 and not intervals_ms:
-            return False
-        first = next(batches_in_order(spool.blobs, self._topics_first), None)
-        return first is not None and has_short_runs(first, sources, intervals_ms)
 
     @property
     def _topics_first(self) -> frozenset[str]:
