@@ -154,7 +154,7 @@ class ShardCall:
             by_records=are_cut_short(
                 self.topology,
                 batch.pointer.punctuations,
-                lambda: next(batches_in_order(spool.blobs, self._topics_first), None),
+                lambda: next(batches_in_order(spool.blobs, self._topics_first()), None),
             ),
             send=outputs.add,
             send_batch=outputs.add_batch,
@@ -206,18 +206,17 @@ class ShardCall:
 
         return observe
 
-    @property
     def _topics_first(self) -> frozenset[str]:
         return frozenset((*self.topology.global_stores.values(), *self.topology.copied_stores.values()))
 
     def _steps(self, task: Task, spool: BlobSpool, outputs: OutputBlobs) -> Iterator[int]:
         """Process all records and yield the count of each step, after which Spark can take output."""
         if task.takes_batches:
-            for batch in batches_in_order(spool.blobs, self._topics_first, _ROWS_PER_BATCH, _BYTES_PER_BATCH):
+            for batch in batches_in_order(spool.blobs, self._topics_first(), _ROWS_PER_BATCH, _BYTES_PER_BATCH):
                 for part in task.ingest_batch(batch):
                     yield task.process_batch(part)
             return
-        records = task.ingest(records_in_order(spool.blobs, self._topics_first))
+        records = task.ingest(records_in_order(spool.blobs, self._topics_first()))
         while count := task.process(records, outputs):
             yield count
 

@@ -31,7 +31,7 @@ STAGE_MUTATIONS: Final = (
     Mutation(
         "copies come in order of time",
         "spark.shards.shard_call",
-        "ShardCall._steps",
+        "ShardCall._topics_first",
         "(*self.topology.global_stores.values(), *self.topology.copied_stores.values())",
         "self.topology.global_stores.values()",
     ),
