@@ -14,6 +14,7 @@ from statestore.errors.middleware import ChainOrderError, TrailRefusedError
 from statestore.format.keys.entry_key import key_at_front
 from statestore.headers import size_of, to_record_v2
 from statestore.middleware import Chain
+from statestore.middleware.application import TRAIL_HEADER
 from statestore.middleware.lineage.chargeback import (
     NOBODY,
     OTHERS,
@@ -24,7 +25,7 @@ from statestore.middleware.lineage.chargeback import (
     read_usage,
     usage_of,
 )
-from statestore.middleware.lineage.trail import TRAIL_HEADER, Entry, PaperTrail, Trail
+from statestore.middleware.lineage.trail import Entry, PaperTrail, Trail
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.passed_records import in_columns, produced
 from tests.support.processors import PassingColumns

@@ -27,10 +27,11 @@ from statestore.interception.failures import raise_refusal
 from statestore.interception.passage import EmitPassage, IngestPassage, record_of, source_of
 from statestore.interception.task_passages import Ingest
 from statestore.middleware import Chain, EmittedRecord, IngestedRecord, Interceptor
+from statestore.middleware.application import TRAIL_HEADER
 from statestore.middleware.lifetime.expiry import ExpiryHeader
 from statestore.middleware.lineage.chargeback import USAGE_STORE, Chargeback, read_usage
 from statestore.middleware.lineage.tracing import TRACEPARENT, Tracing
-from statestore.middleware.lineage.trail import TRAIL_HEADER, Entry, PaperTrail, Trail, read_trail
+from statestore.middleware.lineage.trail import Entry, PaperTrail, Trail, read_trail
 from statestore.middleware.schemas.cloud_events import CE_PREFIX, STRUCTURED, CloudEvents
 from statestore.middleware.schemas.content_type import CONTENT_TYPE
 from statestore.middleware.schemas.schema_registry import SchemaInterceptor, plain_avro_serde

@@ -14,7 +14,8 @@ from statestore.errors import ConfigException
 from statestore.errors.middleware import TrailRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import Chain
-from statestore.middleware.lineage.trail import MAX_ENTRIES, TRAIL_HEADER, Entry, PaperTrail, Trail, read_trail
+from statestore.middleware.application import TRAIL_HEADER
+from statestore.middleware.lineage.trail import MAX_ENTRIES, Entry, PaperTrail, Trail, read_trail
 from statestore.testing import TopologyTestDriver
 from tests.support.passed_records import Clocks, arrived, contents, in_columns, produced, started
 

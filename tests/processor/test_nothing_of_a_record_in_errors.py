@@ -20,8 +20,9 @@ from statestore.kip82 import text_headers
 from statestore.kip82.id_header_bytes import IdForm, decode_id_headers
 from statestore.kip82.id_headers import HeaderIds
 from statestore.middleware import Chain, DeadLetters, FailureHandling, Interceptor
+from statestore.middleware.application import TRAIL_HEADER
 from statestore.middleware.lineage.tracing.interceptor import Tracing
-from statestore.middleware.lineage.trail import TRAIL_HEADER, PaperTrail
+from statestore.middleware.lineage.trail import PaperTrail
 from statestore.middleware.schemas.cloud_events import CloudEvents
 from statestore.middleware.schemas.content_type import CONTENT_TYPE
 from statestore.middleware.security.auth import CLAIMS_HEADER, TOKEN_HEADER, Authentication, TokenKey

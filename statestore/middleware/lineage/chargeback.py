@@ -14,8 +14,8 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_size import content_bytes
 from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
-from statestore.middleware.application import Application, options
-from statestore.middleware.lineage.trail import TRAIL_HEADER, Entry, Trail, read_trail
+from statestore.middleware.application import TRAIL_HEADER, Application, options
+from statestore.middleware.lineage.trail import Entry, Trail, read_trail
 from statestore.stores.builder import PartStore
 from statestore.stores.stores import Stores
 

@@ -27,7 +27,7 @@ from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
 from statestore.middleware.application import TRAIL_HEADER, Application, options, value_of
 
-__all__ = ["TRAIL_HEADER", "Entry", "PaperTrail", "read_trail"]
+__all__ = ["Entry", "PaperTrail", "read_trail"]
 
 MAX_ENTRIES: Final = 64
 """How many entries a trail can have."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from statestore.headers.record_headers import Headers
 
-__all__ = ["CONTENT_TYPE", "Format", "polyglot_serde"]
+__all__ = ["Format", "polyglot_serde"]
 
 _CODECS: Final = {
     "utf-8": "utf-8",
