@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from statestore.errors import DataException, ProcessorError, RecordRefusedError
+from statestore.errors import DataException, ProcessorError, RecordRefusedError, ServiceUnavailableError
 from statestore.errors.readable import content_facts, record_facts, shape_of
 from statestore.format.binary_columns import row_objects
 from statestore.headers.record_columns import RecordColumns
@@ -67,7 +67,10 @@ class Passage(ABC, Generic[PassedRecord]):
         """The columns and the row in them of the record that an interceptor has; None while records come alone."""
 
     def pass_record(self, record: PassedRecord) -> list[PassedRecord]:
-        """Return what the interceptors leave of a record. Raises ProcessorError around what is not a refusal."""
+        """Return what the interceptors leave of a record. Raises ProcessorError around what is not a refusal.
+
+        A ServiceUnavailableError passes as it is: it is no fault of the interceptor, nor of the record.
+        """
         self.at = None
         records = [record]
         for step in self._steps:
@@ -100,7 +103,7 @@ class Passage(ABC, Generic[PassedRecord]):
                     passed.append(made)
             except (RecordRefusedError, DataException) as error:
                 self._leave_out(record, step.name, error)
-            except ProcessorError:
+            except (ProcessorError, ServiceUnavailableError):
                 raise
             except Exception as cause:
                 raise ProcessorError(node=step.name, cause=cause, **self._place(record)) from cause
@@ -124,6 +127,8 @@ class Passage(ABC, Generic[PassedRecord]):
                 made = step.columns(columns)
                 if made is not None or step.record is None:
                     self._check_columns(columns, made)
+            except ServiceUnavailableError:
+                raise
             except Exception as cause:
                 made, failure = None, cause
         if made is not None:

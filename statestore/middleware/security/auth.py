@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, NoReturn
 
@@ -23,7 +23,8 @@ from statestore.headers.record_headers import Headers
 from statestore.interception.interceptor import EmittedRecord, IngestedRecord
 from statestore.middleware.application import extra, options, value_of, with_header_where
 from statestore.middleware.security.frames import is_key_id
-from statestore.middleware.security.keys import Key, KeyedInterceptor, KeyProvider, Keyring
+from statestore.middleware.security.keys import KeyedInterceptor, KeyProvider, Keyring
+from statestore.middleware.security.token_keys import ALGORITHMS, SIGNATURES, PublishedKeys, TokenKey
 
 with extra("auth"):
     import jwt
@@ -38,68 +39,12 @@ TOKEN_HEADER: Final = "statestore-token"
 CLAIMS_HEADER: Final = "statestore-claims"
 """The header of a verified token's claims, as JSON. Only Authentication writes it: it removes any other."""
 
-_ALGORITHMS: Final = frozenset(f"{family}{bits}" for family in ("HS", "RS", "PS", "ES") for bits in (256, 384, 512)) | {
-    "EdDSA"
-}
 _CLAIMS_BYTES_MAX: Final = 4 << 10
 _TIME_MAX: Final = 2**53
-_RSA_BITS_MIN: Final = 2048
 _SUBJECT: Final = "sub"
 _UNCHECKED: Final[Options] = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "require": ["exp"]}
 """PyJWT checks times by the machine's clock; this module does it by the batch's."""
 _TOKENS: Final = jwt.PyJWT()
-_SIGNATURES: Final = jwt.PyJWS()
-
-
-class TokenKey(Key):
-    """A key for tokens of one algorithm only, so no token can pass off a public key as a secret.
-
-    HS256, HS384, HS512      a secret of at least as many bits
-    RS..., PS..., ES..., EdDSA      a public key in PEM
-    """
-
-    def __init__(self, algorithm: str, key: bytes) -> None:
-        """Raise ValueError for an unknown algorithm, such as `none`, or a key that does not fit it or is too short."""
-        super().__init__(key)
-        if algorithm not in _ALGORITHMS:
-            raise ValueError(f"the algorithm of a TokenKey is one of {sorted(_ALGORITHMS)}, not {algorithm!r}")
-        self.algorithm: Final = algorithm
-        _ = self.prepared
-
-    @cached_property
-    def prepared(self) -> Any:
-        """The key as PyJWT takes it."""
-        algorithm = _SIGNATURES.get_algorithm_by_name(self.algorithm)
-        problem = f"a key can't be used for {self.algorithm}: it"
-        try:
-            prepared: Any = algorithm.prepare_key(self._material)
-        except Exception as cause:  # whatever cryptography raises
-            raise ValueError(f"{problem} is not a key of this algorithm ({type(cause).__name__})") from None
-        least, found = _RSA_BITS_MIN, _bits(prepared)
-        if self.algorithm.startswith("HS"):
-            least, found = int(self.algorithm[2:]), len(self._material) * 8
-        if found < least:
-            raise ValueError(f"{problem} has {found} bits, and {least} are needed")
-        return prepared
-
-    def __eq__(self, other: object) -> bool:
-        return super().__eq__(other) and self.algorithm == getattr(other, "algorithm", None)
-
-    def __hash__(self) -> int:
-        return hash((self.algorithm, super().__hash__()))
-
-    def __repr__(self) -> str:
-        return f"TokenKey({self.algorithm!r}, ...)"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return TokenKey, (self.algorithm, self._material)
-
-
-def _bits(key: Any) -> int:
-    """Return the bits of an RSA key; as many as it needs for other keys, whose algorithms fix their size."""
-    public = key.public_key() if hasattr(key, "public_key") else key
-    is_rsa = hasattr(public, "public_numbers") and hasattr(public.public_numbers(), "e")
-    return int(public.key_size) if is_rsa else _RSA_BITS_MIN
 
 
 class _Verified(NamedTuple):
@@ -108,19 +53,12 @@ class _Verified(NamedTuple):
     claims: bytes
     begins_ms: int
     ends_ms: int
+    key_id: str
+    key: TokenKey
 
 
 class _VerifiedTokens(RecentlyUsed):
-    """The tokens used last that one ring verified. Copies share them; they are never pickled or shown."""
-
-    _ring: Keyring | None = None
-
-    def by(self, ring: Keyring) -> _VerifiedTokens:
-        if ring is not self._ring:
-            if ring != self._ring:
-                self._entries.clear()  # a key may have been taken away
-            self._ring = ring
-        return self
+    """The tokens used last that were verified. Copies share them; they are never pickled or shown."""
 
     def __repr__(self) -> str:
         return f"{len(self)} tokens"
@@ -140,6 +78,7 @@ class Authentication(KeyedInterceptor):
     Args:
         keys: TokenKeys by the key ids (`kid`) of tokens; a ring of one key also takes tokens without an id. None for an
             interceptor that only emits: it checks no tokens.
+        jwks: instead of keys, the https address at which an identity provider publishes them (JSON Web Key Set).
         algorithms: those that tokens may use; keys need at least one. `none` is refused.
         issuer: the issuer that tokens must name; None accepts any.
         audience: tokens must name one of these; None accepts only tokens without an audience.
@@ -159,7 +98,7 @@ class Authentication(KeyedInterceptor):
     _options = options(
         CLASS="keys token",
         LIST="algorithms audience claims",
-        STRING="issuer header audit.topic",
+        STRING="jwks issuer header audit.topic",
         LONG="leeway.ms",
         INT="max.bytes cache.size",
         BOOLEAN="required keep",
@@ -177,6 +116,7 @@ class Authentication(KeyedInterceptor):
         self,
         keys: KeyProvider | None = None,
         *,
+        jwks: str | None = None,
         algorithms: Sequence[str] = (),
         issuer: str | None = None,
         audience: str | Sequence[str] | None = None,
@@ -196,8 +136,12 @@ class Authentication(KeyedInterceptor):
         """
         if isinstance(algorithms, str) or isinstance(claims, str):
             raise TypeError("algorithms and claims are lists of names, not one text")
-        if unknown := sorted(set(algorithms) - _ALGORITHMS):
-            raise ValueError(f"algorithms must be of {sorted(_ALGORITHMS)}, not {unknown}")
+        if unknown := sorted(set(algorithms) - ALGORITHMS):
+            raise ValueError(f"algorithms must be of {sorted(ALGORITHMS)}, not {unknown}")
+        if jwks is not None:
+            if keys is not None:
+                raise ValueError("keys are given, or published at an address (jwks), not both")
+            keys = PublishedKeys(jwks)
         if keys is None and token is None:
             raise ValueError("it needs keys to check tokens with, or a token to put on records")
         if keys is not None and not algorithms:
@@ -273,7 +217,7 @@ class Authentication(KeyedInterceptor):
                 if self._required:
                     raise TokenRefusedError(reason=f"there is no header {self._header!r}")
                 return None
-            verified: _Verified = self._verified.by(self._keys.ring).get(token, lambda: self._verify(token))
+            verified = self._verified_token(token)
             now_ms = self._now_ms()
             if now_ms >= verified.ends_ms + self._leeway_ms:
                 self._verified.forget(token)
@@ -284,6 +228,14 @@ class Authentication(KeyedInterceptor):
             refused.audit_topic = self._audit_topic
             raise
         return verified.claims
+
+    def _verified_token(self, token: bytes) -> _Verified:
+        verified: _Verified = self._verified.get(token, lambda: self._verify(token))
+        key = self._keys.ring.get(verified.key_id)
+        if key is not verified.key and key != verified.key:  # it was taken away
+            self._verified.forget(token)
+            return self._verified_token(token)
+        return verified
 
     def _verify(self, token: bytes) -> _Verified:
         if len(token) > self._max_bytes:
@@ -302,12 +254,12 @@ class Authentication(KeyedInterceptor):
         data = json.dumps(kept, separators=(",", ":"), sort_keys=True).encode()
         if len(data) > _CLAIMS_BYTES_MAX:
             raise TokenRefusedError(reason=f"its claims take {len(data)} bytes, and {_CLAIMS_BYTES_MAX} are allowed")
-        return _Verified(data, begins_ms, ends_ms)
+        return _Verified(data, begins_ms, ends_ms, key_id, key)
 
     def _key(self, token: bytes) -> tuple[str, TokenKey]:
         """Return id and key that a token names. Raises TokenRefusedError if they do not fit its algorithm."""
         try:
-            header = _SIGNATURES.get_unverified_header(token)
+            header = SIGNATURES.get_unverified_header(token)
         except jwt.PyJWTError as error:
             _refuse(error, "")
         algorithm, key_id = header.get("alg"), header.get("kid")
