@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,19 @@ import pytest
 
 from statestore.errors import RecoveryError
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.heads.head import HEADS_DIRECTORY, Head, newest_head, newest_heads, write_head
+from statestore.recovery.heads.head import (
+    HEADS_DIRECTORY,
+    Head,
+    head_names,
+    newest_head,
+    newest_heads,
+    write_head,
+)
 from statestore.recovery.heads.publishing import HeadPublisher, ShardCommit
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.location.durable_location import DurableLocation
 from tests.support.recovery.head_runs import SHARDS, STATE, Run, after, head_files
+from tests.support.recovery.interleavings import Interleavings
 
 
 @pytest.fixture
@@ -331,3 +340,30 @@ def test_a_head_whose_publisher_has_not_looked_once_more_yields_to_a_successor(l
     assert successor.publish(0) is not None
     assert successor.is_newest
     assert not any(name.endswith("-z.json") for name in head_files(location))
+
+
+def publishes(name: str, epoch: int, batch: int) -> Callable[[DurableLocation], bool]:
+    """Return the task of a run that publishes its first head, of this batch."""
+
+    def task(location: DurableLocation) -> bool:
+        run = Run(location, name, epoch)
+        run.batch = batch - 1
+        return run.publish(0, 1) is not None
+
+    return task
+
+
+@pytest.mark.parametrize("names", ["ab", "ba"])
+@pytest.mark.parametrize("batches", [(0, 0), (5, 3), (3, 5)])
+def test_once_the_later_run_has_published_its_head_is_the_newest(names: str, batches: tuple[int, int]) -> None:
+    """In every order of their requests, and wherever the run that was given up is killed."""
+    zombie, successor = names
+    tasks = [publishes(zombie, 1, batches[0]), publishes(successor, 2, batches[1])]
+    ends = set()
+    for state in Interleavings(tasks).states():
+        published = head_names(name for name, _ in state.files)
+        if state.ended[1] is not None and state.ended[1].value:
+            assert published[-1].run == successor
+        if all(state.ended):
+            ends.add(tuple(end.value for end in state.ended if end is not None))
+    assert {(True, True), (False, True)} <= ends

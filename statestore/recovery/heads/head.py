@@ -1,16 +1,17 @@
 """A head: the commit pointers of all shards after one batch, which Spark has committed.
 
-    heads/ORDER-BATCH-RUN.json   {"format": 1, "state_id": str, "query": str, "run": str, "batch": int, "time_ms": int,
-                                  "pointers": [str, ...], "changed": [int, ...], the fields of figures, "digest": str}
+    heads/ORDER-BATCH-RUN.json    {"format": 1, "state_id": str, "query": str, "run": str, "batch": int, "time_ms": int,
+                                   "pointers": [str, ...], "changed": [int, ...], the fields of figures, "digest": str}
+    heads/ORDER-BATCH-RUN.asked   the same: with it a run asks for its ORDER, before its first head
 
 The name that comes last is the head: RUN is the ORDERth run that published here (8 digits), BATCH has 12. Files are
-never replaced, so a run with a lower ORDER can't publish over a higher one.
+never replaced, so a run with a lower ORDER can't publish over a higher one. Readers look at `.json` only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -32,7 +33,9 @@ from statestore.recovery.location.shard_files import path_part
 HEADS_DIRECTORY: Final = "heads"
 HEAD_FORMAT: Final = 1
 MAX_ORDER: Final = 10**8 - 1
-_NAME: Final = re.compile(r"heads/(\d{8})-(\d{12})-([0-9A-Za-z-]{1,64})\.json")
+PUBLISHED: Final = "json"
+ASKED: Final = "asked"
+_NAME: Final = re.compile(rf"heads/(\d{{8}})-(\d{{12}})-([0-9A-Za-z-]{{1,64}})\.({PUBLISHED}|{ASKED})")
 _DIGEST: Final = b'"digest": "'
 _LOOKS: Final = 4
 """How often the newest file may be gone when it is read: two more were published meanwhile."""
@@ -44,11 +47,12 @@ class HeadName(NamedTuple):
     order: int
     batch: int
     run: str
+    suffix: str = PUBLISHED
 
     @property
     def file(self) -> str:
         """The name of the file in the state location."""
-        return f"{HEADS_DIRECTORY}/{self.order:08d}-{self.batch:012d}-{path_part(self.run)}.json"
+        return f"{HEADS_DIRECTORY}/{self.order:08d}-{self.batch:012d}-{path_part(self.run)}.{self.suffix}"
 
 
 @dataclass(frozen=True)
@@ -119,10 +123,10 @@ class Head:
         return head
 
 
-def head_names(names: Iterable[str]) -> list[HeadName]:
+def head_names(names: Iterable[str], suffixes: Container[str] = (PUBLISHED,)) -> list[HeadName]:
     """Return the heads among the names of files, the one that counts last."""
-    found = (_NAME.fullmatch(name) for name in names)
-    return sorted(HeadName(int(each[1]), int(each[2]), each[3]) for each in found if each is not None)
+    found = [each for name in names if (each := _NAME.fullmatch(name)) is not None]
+    return sorted(HeadName(int(each[1]), int(each[2]), each[3], each[4]) for each in found if each[4] in suffixes)
 
 
 def read_head(location: DurableLocation, name: HeadName) -> Head | None:
@@ -161,8 +165,8 @@ def newest_heads(states: Sequence[tuple[DurableLocation, str]]) -> list[Head] | 
     return None
 
 
-def write_head(location: DurableLocation, order: int, head: Head) -> HeadName:
-    """Publish a head. Raises LocationNotWritableError."""
-    name = HeadName(order, head.batch, head.run)
+def write_head(location: DurableLocation, order: int, head: Head, suffix: str = PUBLISHED) -> HeadName:
+    """Publish a head, or ask for its order. Raises LocationNotWritableError."""
+    name = HeadName(order, head.batch, head.run, suffix)
     write_document(location, name.file, head.to_json())
     return name

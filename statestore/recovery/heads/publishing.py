@@ -8,9 +8,9 @@ Where a run does not know the batch before, as at its start, it takes the newest
 a delta of the head's batch: then the run's checkpoint has this batch. The batch's number proves nothing, as two copies
 of a checkpoint may run. Otherwise Spark's checkpoint is asked, if it can be: that takes a job.
 
-A run takes the order above the highest if no later run has committed, which epochs in the names of deltas tell. Then it
-lists heads once more: of two runs that take one order, at least one sees the other. A publisher may be made for one
-batch: it goes on from the head that its run has published.
+A run takes the order above the highest if no later run has committed, which epochs in the names of deltas tell. It asks
+for it with its head under a name that no reader takes, and lists once more: of two runs that ask for one order, at
+least one sees the other. A publisher may be made for one batch: it goes on from the head that its run has published.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.fences.run_fences import head_of
 from statestore.recovery.heads.figures import HeadFigures
 from statestore.recovery.heads.head import (
+    ASKED,
     HEADS_DIRECTORY,
     MAX_ORDER,
+    PUBLISHED,
     Head,
     HeadName,
     head_names,
@@ -150,7 +152,7 @@ class HeadPublisher:
     def _publish(self, head: Head) -> bool:
         names: list[HeadName] = []
         if self._order is None:
-            names = head_names(self.location.names(HEADS_DIRECTORY))
+            names = self._names()
             own = [name for name in names if name.run == self.run]
             rivals = _rivals(names, own[-1]) if own else names
             if own and not rivals:
@@ -164,16 +166,19 @@ class HeadPublisher:
             del self._published[:-_KEPT]
             return True
         while (order := self._order_over(names, head)) is not None:
-            mine = write_head(self.location, order, head)
-            names = head_names(self.location.names(HEADS_DIRECTORY))
-            others = _rivals(names, mine)
+            asked = write_head(self.location, order, head, ASKED)
+            names = self._names()
+            others = _rivals(names, asked)
             if not others:
-                self._order, self._published = order, [mine]
-                self.location.delete_all(name.file for name in names if name.order < order)
+                self._order, self._published = order, [write_head(self.location, order, head)]
+                self.location.delete_all(name.file for name in names if name.order < order or name.suffix == ASKED)
                 return True
-            self.location.delete(mine.file)
+            self.location.delete(asked.file)
             names = others
         return False
+
+    def _names(self) -> list[HeadName]:
+        return head_names(self.location.names(HEADS_DIRECTORY), (PUBLISHED, ASKED))
 
     def _order_over(self, names: list[HeadName], head: Head) -> int | None:
         """Return the order by which a head comes after these; None if one of them is of a later run or batch."""
