@@ -12,7 +12,7 @@ from statestore.testing.jars import broker_jars, java_command
 from statestore.testing.kafka_broker import KafkaBroker
 from tests.support.recovery.azure_server import Azure, running_azure
 from tests.support.recovery.object_store import ObjectStore, no_faults
-from tests.support.recovery.s3_server import S3, running_s3
+from tests.support.recovery.s3_server import S3, running_gateway, running_s3
 
 pytest_plugins = ["tests.support.durations", "tests.support.needs"]
 
@@ -69,7 +69,14 @@ def azure_server() -> Iterator[Azure]:
         yield server
 
 
-@pytest.fixture(params=["s3", "azure"])
+@pytest.fixture(scope="session")
+def gateway_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """Another S3 server, and a proxy before it, for all tests of a process; tests ask for `gateway`."""
+    with running_gateway(tmp_path_factory.mktemp("gateway")) as server:
+        yield server
+
+
+@pytest.fixture(params=["s3", "gateway", "azure"])
 def store(request: pytest.FixtureRequest) -> ObjectStore:
     """Each kind of object store, as the fixture of its name gives it."""
     found: ObjectStore = request.getfixturevalue(request.param)
@@ -82,6 +89,14 @@ def azure(azure_server: Azure) -> Iterator[Azure]:
     azure_server.new_bucket()
     yield azure_server
     azure_server.faults = no_faults
+
+
+@pytest.fixture
+def gateway(gateway_server: S3) -> Iterator[S3]:
+    """The other S3 server with a new bucket; what the test lets fail ends with it."""
+    gateway_server.new_bucket()
+    yield gateway_server
+    gateway_server.faults = no_faults
 
 
 @pytest.fixture

@@ -15,65 +15,72 @@ from tests.support.recovery.object_store import Fault, times
 from tests.support.recovery.s3_server import S3
 
 
+@pytest.fixture(params=["s3", "gateway"])
+def server(request: pytest.FixtureRequest) -> S3:
+    """Each server, as the fixture of its name gives it."""
+    found: S3 = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.fixture
-def location(s3: S3) -> DurableLocation:
-    return DurableLocation(s3.uri("a state/of mine"))
+def location(server: S3) -> DurableLocation:
+    return DurableLocation(server.uri("a state/of mine"))
 
 
 def test_each_operation_costs_as_few_requests_as_pyarrow_can_do(
-    s3: S3, location: DurableLocation, tmp_path: Path
+    server: S3, location: DurableLocation, tmp_path: Path
 ) -> None:
     location.write("shards/0001/x", b"content")
-    assert s3.methods() == ["PUT"], "no directory is made, and no multipart upload"
+    assert server.methods() == ["PUT"], "no directory is made, and no multipart upload"
     assert location.read("shards/0001/x", MAX_BYTES) == b"content"
-    assert s3.methods() == ["HEAD", "GET"]
+    assert server.methods() == ["HEAD", "GET"]
     assert location.read("shards/0001/y", MAX_BYTES) is None
-    assert s3.methods() == ["HEAD"]
+    assert server.methods() == ["HEAD"]
     assert location.names("shards/0001") == ["shards/0001/x"]
     assert location.directories("shards") == ["shards/0001"]
     assert location.names("nowhere") == []
-    assert s3.methods() == ["GET"] * 3
+    assert server.methods() == ["GET"] * 3
     location.delete("shards/0001/x")
-    assert s3.methods() == ["HEAD", "DELETE", "PUT"], "the last is the marker with which Arrow keeps the directory"
+    assert server.methods() == ["HEAD", "DELETE", "PUT"], "the last is the marker with which Arrow keeps the directory"
     location.delete("shards/0001/x")
-    assert s3.methods() == ["HEAD"]
+    assert server.methods() == ["HEAD"]
     large = tmp_path / "large"
     large.write_bytes(os.urandom(21 << 20))
     location.write_file("large", large)
-    assert s3.methods() == ["POST", "PUT", "PUT", "PUT", "POST"]
+    assert server.methods() == ["POST", "PUT", "PUT", "PUT", "POST"]
     assert location.fetch("large", tmp_path / "copy", MAX_BYTES)
-    assert s3.methods() == ["HEAD", "GET", "GET", "GET"]
+    assert server.methods() == ["HEAD", "GET", "GET", "GET"]
 
 
-def test_options_that_only_a_uri_can_give_are_kept(s3: S3) -> None:
-    location = DurableLocation(s3.uri("state") + "&tls_verify_certificates=false&allow_delayed_open=true")
+def test_options_that_only_a_uri_can_give_are_kept(server: S3) -> None:
+    location = DurableLocation(server.uri("state") + "&tls_verify_certificates=false&allow_delayed_open=true")
     location.write("x", b"content")
     assert location.read("x", MAX_BYTES) == b"content"
-    assert s3.methods() == ["PUT", "HEAD", "GET"]
+    assert server.methods() == ["PUT", "HEAD", "GET"]
     # pyarrow's own client, which retries by itself, is one that was left as the URI made it.
     alone = DurableLocation(location.uri, retrying=Retrying(total_s=0))
-    s3.faults = times(1, Fault.SERVER_ERROR)
+    server.faults = times(1, Fault.SERVER_ERROR)
     assert alone.read("x", MAX_BYTES) == b"content"
-    s3.faults = times(1, Fault.SERVER_ERROR)
+    server.faults = times(1, Fault.SERVER_ERROR)
     with pytest.raises(LocationError, match="HTTP status 500"):
-        DurableLocation(s3.uri("state"), retrying=Retrying(total_s=0)).read("x", MAX_BYTES)
-    unknown = DurableLocation(s3.uri("state") + "&no_such_option=1")
+        DurableLocation(server.uri("state"), retrying=Retrying(total_s=0)).read("x", MAX_BYTES)
+    unknown = DurableLocation(server.uri("state") + "&no_such_option=1")
     with pytest.raises(LocationError, match="no_such_option"):
         unknown.write("x", b"content")
 
 
-def test_no_error_tells_the_secret(s3: S3) -> None:
-    location = DurableLocation(s3.uri("state", bucket="no-such-bucket"))
+def test_no_error_tells_the_secret(server: S3) -> None:
+    location = DurableLocation(server.uri("state", bucket="no-such-bucket"))
     with pytest.raises(LocationNotWritableError) as refused:
         location.write("x", b"")
-    assert s3.secret_key not in f"{refused.value} {location.path('x')}"
+    assert server.secret_key not in f"{refused.value} {location.path('x')}"
     assert location.path("x") == "s3://no-such-bucket/state/x"
-    illegal = DurableLocation(s3.uri("state").replace("/state", "/a state"))
+    illegal = DurableLocation(server.uri("state").replace("/state", "/a state"))
     with pytest.raises(LocationError, match="is not a location that can be opened") as refused_uri:
         illegal.read("x", MAX_BYTES)
     shown = "".join(traceback.format_exception(refused_uri.value))
     assert "test%2Fsecret" not in shown
-    assert s3.secret_key not in shown
+    assert server.secret_key not in shown
 
 
 def test_a_directory_whose_files_are_gone_can_be_removed(location: DurableLocation) -> None:
@@ -85,3 +92,19 @@ def test_a_directory_whose_files_are_gone_can_be_removed(location: DurableLocati
     location.remove_directory("snapshots/1")
     location.remove_directory("snapshots/1")
     assert location.directories("snapshots") == []
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong", "said"),
+    [
+        ("test%2Fsecret", "another", "SIGNATURE_DOES_NOT_MATCH.*credentials are wrong, missing or expired"),
+        ("region=us-east-1", "region=eu-west-1", 'expecting "us-east-1".*in another region: name that in the URI'),
+    ],
+)
+def test_what_is_signed_wrongly_is_refused_in_words(gateway: S3, given: str, wrong: str, said: str) -> None:
+    """By the server that looks at signatures: moto does not."""
+    location = DurableLocation(gateway.uri("state").replace(given, wrong))
+    with pytest.raises(LocationNotWritableError, match=said):
+        location.write("x", b"")
+    with pytest.raises(LocationError, match=said):
+        location.names("")

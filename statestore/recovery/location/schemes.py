@@ -192,6 +192,7 @@ _BY_ERRNO = {
         "permission to read and write there",
     ),
 }
+_OF_ANOTHER_REGION = ("HTTP status 301", "PermanentRedirect", "AuthorizationHeaderMalformed")
 _DEFAULT = "Give a state_location that the driver and every executor can read and write"
 
 
@@ -202,7 +203,7 @@ def remedy(cause: BaseException, retrying: Retrying) -> str:
             f"It did not get better within {retrying.total_s:g} s: see whether the service can be reached from this "
             "machine, then start the query again; it goes on where it stopped"
         )
-    if "HTTP status 301" in str(cause) or "PermanentRedirect" in str(cause):
+    if any(said in str(cause) for said in _OF_ANOTHER_REGION):
         return "The bucket is in another region: name that in the URI, as ?region="
     found = service_error(cause)
     if found in _BY_SERVICE_ERROR:

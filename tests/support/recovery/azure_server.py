@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
@@ -10,23 +9,14 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
 
-import pytest
 from azure.storage.blob import ContainerClient, ContainerSasPermissions, generate_container_sas
 
-from tests.support.recovery.object_store import HOST, Fault, ObjectStore, Request, running
+from tests.support.recovery.object_store import HOST, Fault, ObjectStore, Request, on_free_port, running
 
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Of the emulator: it is in its documentation, and opens nothing else."""
 AZURITE = Path.home() / ".cache/statestore/azurite/node_modules/.bin/azurite-blob"
-_SERVE = """
-"$0" --inMemoryPersistence --blobPort $1 --skipApiVersionCheck --disableTelemetry --silent &
-server=$!
-until (: < /dev/tcp/127.0.0.1/$1) 2>/dev/null; do sleep 0.1; done
-echo $1
-read -r _  # until the process that started this one is gone, however it went
-kill $server
-"""
 
 
 class Azure(ObjectStore):
@@ -69,10 +59,6 @@ def _signature(container: str) -> str:
 @contextmanager
 def running_azure() -> Iterator[Azure]:
     """Start the emulator and the proxy, and stop both at the end; a test is skipped where it is not installed."""
-    if not AZURITE.exists():
-        pytest.skip("Azurite is not installed: make azurite")
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        port = free.getsockname()[1]
-    with running(Azure, ["bash", "-c", _SERVE, str(AZURITE), str(port)]) as store:
+    options = ("--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent")
+    with running(Azure, on_free_port(AZURITE, "--blobPort", "{}", *options)) as store:
         yield store

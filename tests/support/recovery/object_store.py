@@ -25,10 +25,22 @@ from dataclasses import dataclass
 from enum import Enum
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
+import pytest
+
 HOST = "127.0.0.1"
+_SERVE = """
+port=$0
+"$@" >/dev/null &
+server=$!
+until (: < /dev/tcp/127.0.0.1/$port) 2>/dev/null; do sleep 0.1; done
+echo $port
+read -r _  # until the process that started this one is gone, however it went
+kill $server
+"""
 _ENDS_IN_S = 30.0
 _DELAY_S = 20.0
 """Longer than what clients wait for an answer: 3 s, and 10 s after an upload."""
@@ -192,6 +204,19 @@ def running(store: type[Store], command: Sequence[str]) -> Iterator[Store]:
             assert server.stdin is not None
             server.stdin.close()  # killed, it could not end what it has started
             server.wait(_ENDS_IN_S)
+
+
+def on_free_port(program: Path, *arguments: str) -> list[str]:
+    """Return the command that `running` needs, of a server that is told its port: `{}` in its arguments.
+
+    A test is skipped where it is not installed.
+    """
+    if not program.exists():
+        pytest.skip(f"{program.name} is not installed: see the Makefile")
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        port = str(free.getsockname()[1])
+    return ["bash", "-c", _SERVE, port, str(program), *(argument.format(port) for argument in arguments)]
 
 
 class _Proxy(ThreadingHTTPServer):

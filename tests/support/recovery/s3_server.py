@@ -1,18 +1,22 @@
-"""S3 as moto serves it, behind the proxy of object_store.py."""
+"""S3 as moto serves it, or versitygw from a directory, behind the proxy of object_store.py."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 from urllib.parse import quote
-from xml.etree import ElementTree
 
-from tests.support.recovery.object_store import Fault, ObjectStore, Request, forward, running
+import boto3
+
+from tests.support.recovery.object_store import HOST, Fault, ObjectStore, Request, on_free_port, running
 
 ACCESS_KEY = "test-key"
 SECRET_KEY = "test/secret"
+REGION = "us-east-1"
+VERSITYGW = Path.home() / ".cache/statestore/versitygw/versitygw"
 _SERVE = """
 import sys
 from moto.server import ThreadedMotoServer
@@ -34,14 +38,14 @@ class S3(ObjectStore):
     secret_key = SECRET_KEY
 
     def make_bucket(self) -> None:
-        self._ask("PUT", f"/{self.bucket}")
+        self._client().create_bucket(Bucket=self.bucket)
 
     def is_part(self, request: Request) -> bool:
         return "partNumber=" in request.target
 
     def uri(self, path: str, *, bucket: str | None = None) -> str:
         key = f"{ACCESS_KEY}:{quote(SECRET_KEY, safe='')}"
-        options = f"region=us-east-1&scheme=http&endpoint_override={self.endpoint}"
+        options = f"region={REGION}&scheme=http&endpoint_override={self.endpoint}"
         return f"s3://{key}@{bucket or self.bucket}/{quote(path)}?{options}"
 
     def environment(self) -> dict[str, str]:
@@ -50,29 +54,32 @@ class S3(ObjectStore):
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
             "AWS_SECRET_ACCESS_KEY": self.secret_key,
             "AWS_ENDPOINT_URL": f"http://{self.endpoint}",
-            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": REGION,
         }
 
     def objects(self) -> dict[str, int]:
-        listed = ElementTree.fromstring(self._ask("GET", f"/{self.bucket}?list-type=2"))
-        space = listed.tag.removesuffix("ListBucketResult")
-        return {
-            str(found.findtext(f"{space}Key")): int(str(found.findtext(f"{space}Size")))
-            for found in listed.iter(f"{space}Contents")
-        }
+        listed = self._client().list_objects_v2(Bucket=self.bucket)
+        return {found["Key"]: found["Size"] for found in listed.get("Contents", ())}
 
     def unfinished_uploads(self) -> int:
-        listed = ElementTree.fromstring(self._ask("GET", f"/{self.bucket}?uploads"))
-        return sum(element.tag.endswith("}Upload") or element.tag == "Upload" for element in listed)
+        return len(self._client().list_multipart_uploads(Bucket=self.bucket).get("Uploads", ()))
 
-    def _ask(self, method: str, target: str) -> bytes:
-        status, _, body = forward(self._server_port, method, target, {}, b"")
-        assert status == 200, f"{method} {target}: {status} {body!r}"
-        return body
+    def _client(self) -> Any:
+        server = f"http://{HOST}:{self._server_port}"
+        keys = {"aws_access_key_id": ACCESS_KEY, "aws_secret_access_key": SECRET_KEY}
+        return boto3.client("s3", endpoint_url=server, region_name=REGION, **keys)
 
 
 @contextmanager
 def running_s3() -> Iterator[S3]:
-    """Start the server and the proxy, and stop both at the end."""
+    """Start moto and the proxy, and stop both at the end."""
     with running(S3, [sys.executable, "-c", _SERVE]) as store:
+        yield store
+
+
+@contextmanager
+def running_gateway(home: Path) -> Iterator[S3]:
+    """Start versitygw on the directory `home`, and the proxy; a test is skipped where it is not installed."""
+    keys = ("--access", ACCESS_KEY, "--secret", SECRET_KEY, "--region", REGION)
+    with running(S3, on_free_port(VERSITYGW, "--port", f"{HOST}:{{}}", *keys, "--quiet", "posix", str(home))) as store:
         yield store
