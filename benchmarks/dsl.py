@@ -9,7 +9,7 @@ First without Spark: the shard call alone, thread time. Then from files to nothi
 rounds, and some from Kafka to Kafka likewise; Spark's state is in RocksDB with changelog checkpoints. Of rate and of
 processor time the best round counts, because other work only ever adds to both; of a ratio of rates the median of the
 rounds, in each of which both sides have run one after the other. Records have three headers.
-At last beside Kafka Streams' DSL, a process for each. Figures go to benchmarks/results/dsl.json.
+Figures go to benchmarks/results/dsl.json; `make bench-peers` measures operators beside Kafka Streams' DSL.
 """
 
 from __future__ import annotations
@@ -31,11 +31,8 @@ from pyspark import cloudpickle
 import count_query
 import dsl_programs
 import workload
-from benchmarks.peers.catalogue import DSL_PEERS
 from benchmarks.peers.environment import environment_python
-from benchmarks.peers.figures import peer_figures
 from benchmarks.peers.page import write_page
-from benchmarks.peers.rounds import measure as measure_peers
 from dsl_in_process import shard_call_us
 from dsl_operators import OPERATORS, SPARK, SPARK_WITH_HEADERS, Operator
 from dsl_queries import Files, Found, Place, Queries, Sizes, Taken, Topics, best, measure, rate_by
@@ -83,7 +80,8 @@ def _measured(place: Place, home: Path, operators: Sequence[Operator], sizes: Si
 def rows_of(found: Found, inside: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     """Yield the figures as rows of a Markdown table, with the shard call's beside them.
 
-    The plot has all forms. Spark's own are here in the ratios, and each change is about as fast as the last of a batch.
+    The plot has all forms. Spark's own are here in the ratios, each change is about as fast as the last of a batch, and
+    what goes by records in spite of its columns is a few times slower.
     """
     columns = ["operator", "puts out", "rows/s", "x Spark", "x with headers", "shard call alone, us"]
     yield _row(columns)
@@ -106,7 +104,7 @@ def _forms_here(found: Found) -> Iterator[tuple[str, str]]:
     for name, taken in found.items():
         for form in taken:
             is_close_to_update = form == dsl_programs.EACH and dsl_programs.UPDATE in taken
-            if form not in (SPARK, SPARK_WITH_HEADERS) and not is_close_to_update:
+            if form not in (SPARK, SPARK_WITH_HEADERS, dsl_programs.BY_RECORDS) and not is_close_to_update:
                 yield name, form
 
 
@@ -116,28 +114,6 @@ def _ratios(rounds: Sequence[Taken], taken: Mapping[str, Sequence[Taken]]) -> li
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def kafka_table(records: int, rounds: int) -> str:
-    """Run Kafka's DSL and this one from topic to topic, in turn; return the medians as Markdown."""
-    done = measure_peers([peer for pair in DSL_PEERS.values() for peer in pair], records, rounds)
-    lines = [
-        f"Beside Kafka's DSL: each change put out, {records:,} records with values of 100 bytes, streams joined with "
-        f"themselves, median of {rounds}; one thread of Kafka, two of Spark:",
-        "",
-        "| operator | Kafka's DSL, records/s | here | x Kafka's | Kafka's CPU, us a record | here, JVM + Python |",
-        "|---|---|---|---|---|---|",
-    ]
-    for operator, pair in DSL_PEERS.items():
-        if all(done.runs[peer.name] for peer in pair):
-            kafka, here = (peer_figures(peer.name, records, done.runs[peer.name]) for peer in pair)
-            rates = [each["records_per_s"]["median"] for each in (kafka, here)]
-            cells = [operator, f"{rates[0]:,.0f}", f"{rates[1]:,.0f}", f"{rates[1] / rates[0]:.2f}"]
-            own = here["steady_cpu_us"]
-            cells += [f"{kafka['steady_cpu_us']['java']:.1f}", f"{own['java']:.1f} + {own['python']:.1f}"]
-            lines.append(f"| {' | '.join(cells)} |")
-    lines += [f"\n{name} has no figures: {why}" for name, why in done.failures.items()]
-    return "\n".join(lines) + "\n"
 
 
 def targets(place: str, found: Found) -> Iterator[str]:
@@ -189,13 +165,10 @@ def main() -> int:
     parser.add_argument("--keys", type=int, default=KEYS)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--small", action="store_true", help="20,000 records a batch, one of warm-up, one round")
-    parser.add_argument("--kafka-records", type=int, default=300_000, help="beside Kafka's DSL; 0 leaves it out")
-    parser.add_argument("--kafka-rounds", type=int, default=1, help="of these, each in processes of its own")
     parser.add_argument("--write", action="store_true", help="write table and plot into docs")
     asked = parser.parse_args()
     if asked.small:
         asked.records, asked.warm_up, asked.rounds = 20_000, 1, 1
-        asked.kafka_records = min(asked.kafka_records, 100_000)
     # Workers do not know this directory: what they run travels with the query.
     for module in (workload, dsl_programs):
         cloudpickle.register_pickle_by_value(module)
@@ -213,9 +186,6 @@ def main() -> int:
     text = "\n".join([setting, "", *rows_of(of_files, inside), ""])
     if of_topics:
         text += f"\n{sentence_of(of_topics)}\n"
-    if asked.kafka_records:
-        print("== Beside Kafka's DSL ...", flush=True)
-        text += f"\n{kafka_table(asked.kafka_records, asked.kafka_rounds)}"
     said = [*targets("from files", of_files), *targets("from Kafka to Kafka", of_topics)]
     print("\n".join(["", text, *said, f"\nfigures: {RESULTS}"]))
     if asked.write:

@@ -37,8 +37,7 @@ from dsl_programs import (
     UPDATE,
     WITHIN_MS,
     forms,
-    one_input,
-    two_inputs,
+    topology_of,
 )
 from statestore import Serdes, Topology
 from statestore.format.serde_columns import INT64_COLUMNS
@@ -150,7 +149,7 @@ OPERATORS: Final = (
     ),
     Operator(
         "word count",
-        {UPDATE: one_input(programs.word_count, value_serde=Serdes.string(), topic=LINES)},
+        {UPDATE: topology_of(programs.word_count, value_serde=Serdes.string(), topics=[LINES])},
         _aggregates(_by_word, _number, LINES),
         "update",
         (LINES,),
@@ -169,20 +168,20 @@ OPERATORS: Final = (
     ),
     Operator(
         "tumbling windows, once",
-        {CLOSE: one_input(programs.final_windows), SUPPRESSED: one_input(programs.suppressed_windows)},
+        {CLOSE: topology_of(programs.final_windows), SUPPRESSED: topology_of(programs.suppressed_windows)},
         _aggregates(_by_window, _number),
         "append",
     ),
     Operator(
         "sessions",
-        {CLOSE: one_input(programs.final_sessions), UPDATE: one_input(programs.sessions)},
+        {CLOSE: topology_of(programs.final_sessions), UPDATE: topology_of(programs.sessions)},
         # Spark has no sessions in update mode.
         _aggregates(_by_session, _number),
         "append",
     ),
     Operator(
         "deduplication",
-        {EACH: one_input(programs.deduplicated)},
+        {EACH: topology_of(programs.deduplicated)},
         {
             SPARK: lambda inputs: _deduplicated(inputs).select("key", "amount", "timestamp"),
             SPARK_WITH_HEADERS: lambda inputs: _deduplicated(inputs).select("key", "amount", "timestamp", "headers"),
@@ -191,14 +190,14 @@ OPERATORS: Final = (
     ),
     Operator(
         "stream-stream join",
-        {JOINED: two_inputs(programs.joined)},
+        {JOINED: topology_of(programs.joined, topics=[LEFT, RIGHT])},
         _joins("inner"),
         "append",
         (LEFT, RIGHT),
     ),
     Operator(
         "stream-stream left join",
-        {JOINED: two_inputs(programs.left_joined)},
+        {JOINED: topology_of(programs.left_joined, topics=[LEFT, RIGHT])},
         _joins("left"),
         "append",
         (LEFT, RIGHT),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from statestore import Serde, Serdes, Topology
@@ -29,35 +29,27 @@ TOPIC: Final = "in"
 LEFT, RIGHT = "left", "right"
 LINES: Final = "lines"
 """A topic of text."""
-Program = Callable[[KStream], KTable[Any] | KStream]
-"""Makes of the input what is put out."""
+Program = Callable[..., KTable[Any] | KStream]
+"""Makes of the inputs what is put out."""
 Table = Callable[[KStream, Materialized], KTable[Any]]
 UPDATE, BY_RECORDS = "once a key and batch", "once a key and batch, by records"
 CLOSE, SUPPRESSED = "on close", "on close, by suppress()"
 EACH, JOINED = "each change", "each pair"
 
 
-def one_input(
-    program: Program, *, in_columns: bool = True, value_serde: Serde[Any] | None = None, topic: str = TOPIC
+def topology_of(
+    program: Program,
+    *,
+    topics: Sequence[str] = (TOPIC,),
+    in_columns: bool = True,
+    value_serde: Serde[Any] | None = None,
 ) -> Callable[[], Topology]:
-    """Return what makes the topology of a program with one input, whose values are int64 if nothing is said."""
+    """Return what makes the topology of a program of these topics, whose values are int64 if nothing is said."""
 
     def topology() -> Topology:
-        builder = StreamsBuilder(in_columns=in_columns)
-        made = program(builder.stream(topic, key_serde=Serdes.bytes(), value_serde=value_serde or Serdes.int64()))
+        builder, serde = StreamsBuilder(in_columns=in_columns), value_serde or Serdes.int64()
+        made = program(*(builder.stream(topic, key_serde=Serdes.bytes(), value_serde=serde) for topic in topics))
         (made.to_stream() if isinstance(made, KTable) else made).to("out")
-        return builder.build()
-
-    return topology
-
-
-def two_inputs(join: Callable[[KStream, KStream], KStream]) -> Callable[[], Topology]:
-    """Return what makes the topology of a join of two topics."""
-
-    def topology() -> Topology:
-        builder = StreamsBuilder()
-        sides = [builder.stream(topic, key_serde=Serdes.bytes(), value_serde=Serdes.int64()) for topic in (LEFT, RIGHT)]
-        join(*sides).to("out", value_serde=Serdes.int64())
         return builder.build()
 
     return topology
@@ -70,9 +62,9 @@ def forms(table: Table) -> dict[str, Callable[[], Topology]]:
         return table(stream, kept(is_cached=True))
 
     return {
-        UPDATE: one_input(cached),
-        EACH: one_input(lambda stream: table(stream, kept())),
-        BY_RECORDS: one_input(cached, in_columns=False),
+        UPDATE: topology_of(cached),
+        EACH: topology_of(lambda stream: table(stream, kept())),
+        BY_RECORDS: topology_of(cached, in_columns=False),
     }
 
 
@@ -128,19 +120,23 @@ def deduplicated(stream: KStream) -> KStream:
 
 
 def joined(left: KStream, right: KStream) -> KStream:
-    return left.join(right, _sum_of_both, _near())
+    return left.join(right, _sum_of_both, _near(), value_serde=Serdes.int64())
 
 
 def left_joined(left: KStream, right: KStream) -> KStream:
-    return left.left_join(right, _sum_of_both, _near())
+    return left.left_join(right, _sum_of_both, _near(), value_serde=Serdes.int64())
 
 
-def joined_with_itself(stream: KStream) -> KStream:
-    return stream.join(stream, _left_of_both, _near(), value_serde=Serdes.bytes())
+def joined_bytes(left: KStream, right: KStream) -> KStream:
+    return left.join(right, _left_of_both, _near(), value_serde=Serdes.bytes())
 
 
-def left_joined_with_itself(stream: KStream) -> KStream:
-    return stream.left_join(stream, _left_of_both, _near(), value_serde=Serdes.bytes())
+def left_joined_bytes(left: KStream, right: KStream) -> KStream:
+    return left.left_join(right, _left_of_both, _near(), value_serde=Serdes.bytes())
+
+
+def tables_joined(left: KStream, right: KStream) -> KTable[Any]:
+    return left.to_table().join(right.to_table(), _left_of_both, value_serde=Serdes.bytes())
 
 
 def word_count_of_digits(stream: KStream) -> KTable[Any]:

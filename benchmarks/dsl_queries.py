@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import count_query
 import dsl_programs
 from benchmarks.peers.process_figures import JAVA, PYTHON, ProcessFigures, ProcessTime, descendants
-from benchmarks.peers.workload_topic import InputRecord, fill_topic
+from benchmarks.peers.workload_topic import InputRecord, fill_topics
 from dsl_operators import SCHEMA, Inputs, Operator, records_of, write_topic
 from statestore import Topology
 from statestore.spark import recommended_settings, stateful
@@ -113,7 +113,7 @@ class Topics(Place):
         self._servers, self._records_per_batch = broker.bootstrap_servers, sizes.records_per_batch
         self._settings = recommended_settings(cores=os.cpu_count() or 1)
         self._cluster, self._outputs = Cluster(self._servers), 0
-        fill_topic(self._cluster, dsl_programs.TOPIC, _sent(sizes))
+        fill_topics(self._cluster, [dsl_programs.TOPIC], _sent(sizes))
 
     def rows(self, topic: str) -> DataFrame:
         reader = self.spark.readStream.format("kafka").option("kafka.bootstrap.servers", self._servers)

@@ -73,8 +73,8 @@ class CountAndKeepColumns(BatchProcessor):
         self.context.forward_batch(counted)
 
 
-def counting_topology(processor: type[Processor] = CountAndKeep) -> Topology:
-    """Return in -> count and keep -> out, all bytes."""
+def counting_topology(processor: type[Processor] = CountAndKeep, to: str = "out") -> Topology:
+    """Return in -> count and keep -> a topic, all bytes."""
     serde = Serdes.bytes()
     topology = Topology()
     topology.add_source("in", key_serde=serde, value_serde=serde)
@@ -85,7 +85,7 @@ def counting_topology(processor: type[Processor] = CountAndKeep) -> Topology:
         ),
         "count",
     )
-    topology.add_sink("out", "out", ["count"])
+    topology.add_sink("out", to, ["count"])
     return topology
 
 

@@ -1,14 +1,9 @@
 import java.nio.ByteBuffer;
 import java.util.Map;
-import java.util.Properties;
-import java.util.concurrent.CountDownLatch;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.serialization.Serdes;
-import org.apache.kafka.streams.KafkaStreams;
-import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
-import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
@@ -16,12 +11,7 @@ import org.apache.kafka.streams.state.Stores;
 import org.apache.kafka.streams.state.TimestampedKeyValueStoreWithHeaders;
 import org.apache.kafka.streams.state.ValueTimestampHeaders;
 
-/**
- * What CountAndKeep of benchmarks/workload.py does, in Kafka Streams: one thread, the store with headers, no cache.
- * java -cp "KAFKA_STREAMS_JARS/*:CLASSES" CountAndKeep BOOTSTRAP APPLICATION_ID STATE_DIR INPUT OUTPUT GUARANTEE
- *
- * It runs until it is killed; if its thread fails it ends with status 1.
- */
+/** What CountAndKeep of benchmarks/workload.py does, in Kafka Streams: the store with headers, no cache. */
 public class CountAndKeep implements Processor<byte[], byte[], byte[], byte[]> {
     static final String STORE = "counts";
 
@@ -56,24 +46,5 @@ public class CountAndKeep implements Processor<byte[], byte[], byte[], byte[]> {
                                 .withLoggingEnabled(Map.of()),
                         "count")
                 .addSink("out", output, new ByteArraySerializer(), new ByteArraySerializer(), "count");
-    }
-
-    public static void main(String[] args) throws InterruptedException {
-        Properties settings = new Properties();
-        settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, args[0]);
-        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, args[1]);
-        settings.put(StreamsConfig.STATE_DIR_CONFIG, args[2]);
-        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, args[5]);
-        settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, "1");
-        settings.put("auto.offset.reset", "earliest");
-        KafkaStreams streams = new KafkaStreams(topology(args[3], args[4]), settings);
-        streams.setUncaughtExceptionHandler(
-                failure -> {
-                    failure.printStackTrace();
-                    Runtime.getRuntime().halt(1);
-                    return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
-                });
-        streams.start();
-        new CountDownLatch(1).await();
     }
 }

@@ -26,11 +26,11 @@ import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
 import org.apache.kafka.streams.kstream.TimeWindows;
 
 /**
- * What programs of benchmarks/dsl_programs.py do, in Kafka's DSL: one thread, stores with headers, no cache.
- * java -cp "KAFKA_STREAMS_JARS/*:CLASSES" Operators BOOTSTRAP APPLICATION_ID STATE_DIR INPUT OUTPUT GUARANTEE OPERATOR PROGRESS
+ * CountAndKeep, and what programs of benchmarks/dsl_programs.py do, in Kafka's DSL: stores with headers, no cache.
+ * java -cp "KAFKA_STREAMS_JARS/*:CLASSES" Operators BOOTSTRAP INPUTS OUTPUT SCRATCH RECORDS_PER_BATCH OPERATOR GUARANTEE THREADS
  *
- * It runs until it is killed, and keeps in the file PROGRESS how many records are done; if its thread fails it ends with
- * status 1.
+ * It runs until it is killed, and keeps in the file "progress" of SCRATCH how many records an operator of the DSL has done; if a
+ * thread fails it ends with status 1.
  */
 public class Operators {
     static final Duration SIZE = Duration.ofSeconds(60);
@@ -38,15 +38,23 @@ public class Operators {
     static final Duration GAP = Duration.ofSeconds(30);
     static final Duration APART = Duration.ofSeconds(30);
     static final Duration GRACE = Duration.ofSeconds(60);
+    static final String COUNT_AND_KEEP = "count_and_keep";
     static final long TELL_EVERY_MS = 100;
     static final long IDLE_MS = 500;
     /** Those with repartition topics. */
     static final Set<String> STAGED = Set.of("word_count", "foreign_key_joined");
 
-    static Topology topology(String operator, String input, String output) {
+    static Topology topology(String operator, String[] inputs, String output) {
+        if (operator.equals(COUNT_AND_KEEP)) {
+            return CountAndKeep.topology(inputs[0], output);
+        }
         StreamsBuilder builder = new StreamsBuilder();
-        KStream<byte[], byte[]> stream =
-                builder.stream(input, Consumed.with(Serdes.ByteArray(), Serdes.ByteArray()));
+        List<KStream<byte[], byte[]>> streams =
+                Stream.of(inputs)
+                        .map(input -> builder.stream(input, Consumed.with(Serdes.ByteArray(), Serdes.ByteArray())))
+                        .toList();
+        KStream<byte[], byte[]> stream = streams.get(0);
+        KStream<byte[], byte[]> other = streams.get(streams.size() - 1);
         KGroupedStream<byte[], byte[]> records = stream.groupByKey();
         SessionWindows gaps = SessionWindows.ofInactivityGapAndGrace(GAP, GRACE);
         JoinWindows near = JoinWindows.ofTimeDifferenceAndGrace(APART, GRACE);
@@ -66,8 +74,10 @@ public class Operators {
             case "sessions" -> records.windowedBy(gaps).count().toStream().to(output);
             case "final_sessions" ->
                     records.windowedBy(gaps).emitStrategy(EmitStrategy.onWindowClose()).count().toStream().to(output);
-            case "joined" -> stream.join(stream, Operators::left, near).to(output);
-            case "left_joined" -> stream.leftJoin(stream, Operators::left, near).to(output);
+            case "joined" -> stream.join(other, Operators::left, near).to(output);
+            case "left_joined" -> stream.leftJoin(other, Operators::left, near).to(output);
+            case "tables_joined" ->
+                    stream.toTable().join(other.toTable(), Operators::left).toStream().to(output);
             case "word_count" ->
                     stream.flatMap(Operators::words).groupByKey().count().toStream().to(output);
             case "foreign_key_joined" ->
@@ -86,18 +96,20 @@ public class Operators {
     }
 
     public static void main(String[] args) throws InterruptedException, IOException {
+        String[] inputs = args[1].split(",");
+        String operator = args[5];
         Properties settings = new Properties();
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, args[0]);
-        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, args[1]);
-        settings.put(StreamsConfig.STATE_DIR_CONFIG, args[2]);
-        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, args[5]);
-        settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, "1");
+        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, args[2]);
+        settings.put(StreamsConfig.STATE_DIR_CONFIG, Path.of(args[3], "state").toString());
+        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, args[6]);
+        settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, args[7]);
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, "0");
         settings.put("dsl.store.format", "HEADERS");
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.ByteArraySerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.ByteArraySerde.class);
         settings.put("auto.offset.reset", "earliest");
-        KafkaStreams streams = new KafkaStreams(topology(args[6], args[3], args[4]), settings);
+        KafkaStreams streams = new KafkaStreams(topology(operator, inputs, args[2]), settings);
         streams.setUncaughtExceptionHandler(
                 failure -> {
                     failure.printStackTrace();
@@ -105,16 +117,22 @@ public class Operators {
                     return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
                 });
         streams.start();
+        if (operator.equals(COUNT_AND_KEEP)) {
+            Thread.currentThread().join(); // for ever: what it has put out says how far it is
+        }
         long before = 0;
         long busyMs = System.currentTimeMillis();
         while (true) {
-            // Records of repartition topics are processed, too: until nothing has moved for a while, the last one is not done.
-            long processed = total(streams, "stream-thread-metrics", "process-total", null);
-            long consumed = total(streams, "consumer-fetch-manager-metrics", "records-consumed-total", args[3]);
-            busyMs = processed == before ? busyMs : System.currentTimeMillis();
-            before = processed;
-            boolean isIdle = System.currentTimeMillis() - busyMs > IDLE_MS;
-            tell(STAGED.contains(args[6]) ? Math.max(0, isIdle ? consumed : consumed - 1) : processed, Path.of(args[7]));
+            long done = total(streams, "stream-thread-metrics", "process-total", null);
+            if (STAGED.contains(operator)) {
+                // Records of repartition topics are processed, too: until nothing has moved for a while, the last is not done.
+                busyMs = done == before ? busyMs : System.currentTimeMillis();
+                before = done;
+                boolean isIdle = System.currentTimeMillis() - busyMs > IDLE_MS;
+                long consumed = total(streams, "consumer-fetch-manager-metrics", "records-consumed-total", inputs[0]);
+                done = Math.max(0, isIdle ? consumed : consumed - 1);
+            }
+            tell(done, Path.of(args[3], "progress"));
             Thread.sleep(TELL_EVERY_MS);
         }
     }

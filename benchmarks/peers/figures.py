@@ -35,6 +35,7 @@ class PeerFigures(TypedDict):
     broker_cpu_us: float
     peak_pss_mb: float
     first_output_s: float
+    looking_cores: float
     records: int
     rounds: int
 
@@ -60,6 +61,7 @@ def peer_figures(peer: str, records: int, runs: Sequence[RunFigures]) -> PeerFig
         "broker_cpu_us": median(lambda run: run.broker_us, 2),
         "peak_pss_mb": median(lambda run: run.peak_pss_mb, 1),
         "first_output_s": median(lambda run: run.first_output_s, 2),
+        "looking_cores": median(lambda run: run.looking_cores, 4),
         "records": records,
         "rounds": len(runs),
     }

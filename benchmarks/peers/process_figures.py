@@ -33,13 +33,17 @@ class ProcessFigures:
         self._processes = processes
         self._proc = proc
         self._seen: dict[tuple[int, int], tuple[str, float]] = {}
+        self._last: list[int] = []
+        """The processes that there were at the last look at their time."""
 
     def cpu_s(self) -> dict[str, float]:
         """Return the processor time so far, user and system, by kind of process.
 
-        What a process uses between the last call and its end is lost: call it about every second.
+        What a process uses between the last call and its end is lost: call it every second or two.
         """
-        for process in self._processes():
+        processes = list(self._processes())
+        self._last = [process.pid for process in processes]
+        for process in processes:
             identity = process.pid, process.start
             before, _ = self._seen.get(identity, (OTHER, 0.0))
             self._seen[identity] = kind_of_process(process.pid, self._proc) or before, process.cpu_s
@@ -49,8 +53,12 @@ class ProcessFigures:
         return total_s
 
     def pss_bytes(self) -> int:
-        """Return the memory in use now; of a page that several processes share, each counts its part."""
-        return sum(pss_bytes(process.pid, self._proc) for process in self._processes())
+        """Return the memory in use now by the processes of the last look at their time.
+
+        Of a page that several processes share, each counts its part. To look through all processes of the machine
+        takes as long as to read their memory, so that is done once for both.
+        """
+        return sum(pss_bytes(pid, self._proc) for pid in self._last)
 
 
 class SessionFigures(ProcessFigures):

@@ -1,6 +1,6 @@
 """What CountAndKeep of benchmarks/workload.py does, in Quix Streams: bytes in its state, with a changelog topic.
 
-    python quix_peer.py BOOTSTRAP GROUP STATE_DIR INPUT OUTPUT
+    python quix_peer.py BOOTSTRAP INPUT OUTPUT SCRATCH RECORDS_PER_BATCH
 
 It runs in the benchmark's own environment (environment.py), which has neither Spark nor this project, until killed.
 """
@@ -35,9 +35,9 @@ def count_and_keep(value: bytes, key: bytes, timestamp_ms: int, headers: Any, st
 
 
 def main() -> None:
-    servers, group, state_dir, input_topic, output_topic = sys.argv[1:]
+    servers, input_topic, output_topic, scratch, _ = sys.argv[1:]
     application = Application(
-        broker_address=servers, consumer_group=group, state_dir=state_dir, auto_offset_reset="earliest"
+        broker_address=servers, consumer_group=output_topic, state_dir=f"{scratch}/state", auto_offset_reset="earliest"
     )
     source = application.topic(input_topic, key_deserializer="bytes", value_deserializer="bytes")
     sink = application.topic(output_topic, key_serializer="bytes", value_serializer="bytes")

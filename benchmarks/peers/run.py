@@ -16,9 +16,9 @@ from benchmarks.peers.process_figures import JAVA, PYTHON, SessionFigures
 from tests.support.clusters.processes import ProcessSession
 
 ROOT: Final = Path(__file__).parents[2]
-STEADY_FROM: Final = 0.25
-"""The part of the records that is start-up: Spark's peers have done their first batch then."""
-_POLL_S, _LOOK_S, _SAY_S = 0.1, 1.0, 5.0
+LOOKS_PER_S: Final = 10
+"""How often it is asked how many records are done."""
+_LOOK_S, _SAY_S = 2.0, 5.0
 _SETTLE_S, _STALL_S = 1.0, 300.0
 _NOT_HANDED_ON: Final = ("SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 """Options of other people's virtual machines, such as those that `make test` sets for short-lived ones."""
@@ -35,6 +35,8 @@ class RunFigures:
     peak_pss_mb: float
     first_output_s: float
     total_s: float
+    looking_cores: float
+    """What this process took of a core to look at the peer; what the broker took to answer is not in it."""
 
 
 class _Sample(NamedTuple):
@@ -42,15 +44,18 @@ class _Sample(NamedTuple):
     records: int
     peer: dict[str, float]
     broker: dict[str, float]
+    own_s: float
+    """Processor time of this process."""
 
 
 class _Watch:
     """What is seen of a run: the first output, where the steady part begins, and the last output so far."""
 
-    def __init__(self, peer: SessionFigures, broker: SessionFigures, records: int) -> None:
+    def __init__(self, peer: SessionFigures, broker: SessionFigures, records: int, steady_from: float) -> None:
         self._peer = peer
         self._broker = broker
         self._records = records
+        self._steady_from = steady_from
         self._started_s = time.monotonic()
         self._looked_s = 0.0
         self._changed_s = 0.0
@@ -75,7 +80,7 @@ class _Watch:
         """How far it is, for who watches; its rate is one since the first output."""
         if not self.output_records:
             return f"no output after {self._now_s():.0f} s"
-        rate = self.output_records / max(self._now_s() - self._first_output_s, _POLL_S)
+        rate = self.output_records / max(self._now_s() - self._first_output_s, 1 / LOOKS_PER_S)
         return f"{self.output_records:,} records, {rate:,.0f} records/s"
 
     def look(self, output_records: int) -> None:
@@ -84,13 +89,13 @@ class _Watch:
         if output_records != self.output_records:
             self._first_output_s = self._first_output_s or now_s
             self._changed_s, self.output_records = now_s, output_records
-            if self._steady is None and output_records >= STEADY_FROM * self._records:
+            if self._steady is None and output_records >= self._steady_from * self._records:
                 self._steady = self._sample(now_s)
             if output_records >= self._records:
                 self._last = self._sample(now_s)
         if now_s - self._looked_s > _LOOK_S:
             self._looked_s = now_s
-            self._sample(now_s)  # so that the time of those that end is not lost
+            self._peer.cpu_s()  # so that the time of those that end is not lost
             self._peak_pss_bytes = max(self._peak_pss_bytes, self._peer.pss_bytes())
 
     def figures(self) -> RunFigures:
@@ -98,52 +103,34 @@ class _Watch:
         if self._steady is None or self._last is None or self._steady.records >= self._records:
             raise PeerError("all came out at once: more records are needed to measure it", output="")
         # The end of a transaction counts as a record here; in a quarter of a million there are about a hundred.
-        records = self._records - self._steady.records
+        records, seconds = self._records - self._steady.records, self._last.at_s - self._steady.at_s
 
         def us(before: dict[str, float], after: dict[str, float], kind: str) -> float:
             return (after[kind] - before[kind]) / records * 1e6
 
         return RunFigures(
-            records_per_s=records / (self._last.at_s - self._steady.at_s),
+            records_per_s=records / seconds,
             python_us=us(self._steady.peer, self._last.peer, PYTHON),
             java_us=us(self._steady.peer, self._last.peer, JAVA),
             broker_us=us(self._steady.broker, self._last.broker, JAVA),
             peak_pss_mb=self._peak_pss_bytes / 1e6,
             first_output_s=self._first_output_s,
             total_s=self._last.at_s,
+            looking_cores=(self._last.own_s - self._steady.own_s) / seconds,
         )
 
     def _sample(self, now_s: float) -> _Sample:
-        return _Sample(now_s, self.output_records, self._peer.cpu_s(), self._broker.cpu_s())
+        return _Sample(now_s, self.output_records, self._peer.cpu_s(), self._broker.cpu_s(), time.process_time())
 
     def _now_s(self) -> float:
         return time.monotonic() - self._started_s
-
-
-def progress_file(scratch: Path) -> Path:
-    """Return where a peer keeps how many records are done, if it says so itself."""
-    return scratch / "progress"
-
-
-def told_progress(scratch: Path) -> int:
-    """Return how many records a peer has said to be done."""
-    try:
-        return int(progress_file(scratch).read_text())
-    except FileNotFoundError:
-        return 0
-
-
-def tell_progress(scratch: Path, records: int) -> None:
-    """Say how many records are done."""
-    written = progress_file(scratch).with_suffix(".new")
-    written.write_text(str(records))
-    written.replace(progress_file(scratch))
 
 
 def run_peer(
     command: Sequence[str],
     records: int,
     *,
+    steady_from: float,
     output_records: Callable[[], int],
     broker_session: int,
     scratch: Path,
@@ -152,13 +139,14 @@ def run_peer(
 ) -> RunFigures:
     """Start a peer, wait until all records are out, end it and all its processes; return what it took.
 
-    `output_records` says how many are done, as what has come out, `say` is told every few seconds how it goes.
+    Figures are of the records from the part `steady_from` on. `output_records` says how many are done, as what has
+    come out, `say` is told every few seconds how it goes.
 
     Raises PeerError if it ends before, or nothing comes out for minutes, with the end of its log.
     """
     session = ProcessSession(command, log, _environment(scratch), cwd=ROOT, stdin=subprocess.DEVNULL)
     try:
-        watch = _Watch(SessionFigures(session.session), SessionFigures(broker_session), records)
+        watch = _Watch(SessionFigures(session.session), SessionFigures(broker_session), records, steady_from)
         said_s = time.monotonic()
         while not watch.is_done:
             ran = session.runs  # before the look: what it wrote last is to be seen
@@ -172,7 +160,7 @@ def run_peer(
             if time.monotonic() - said_s > _SAY_S:
                 said_s = time.monotonic()
                 say(watch.progress)
-            time.sleep(_POLL_S)
+            time.sleep(1 / LOOKS_PER_S)
         return watch.figures()
     finally:
         session.kill()

@@ -1,6 +1,6 @@
 """The peers that are Spark queries from Kafka to Kafka: statestore, Spark's own Python state, and Spark without state.
 
-    python -m benchmarks.peers.spark_peer OPERATOR BOOTSTRAP INPUT OUTPUT SCRATCH RECORDS_PER_BATCH
+    python -m benchmarks.peers.spark_peer OPERATOR BOOTSTRAP INPUTS OUTPUT SCRATCH RECORDS_PER_BATCH
 
 All have the same session. It runs until it is killed.
 """
@@ -9,63 +9,58 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from benchmarks import dsl_programs
-from benchmarks.peers.run import tell_progress
+from benchmarks.peers.place import Place
 from benchmarks.spark_native import native_operator
-from benchmarks.workload import PARTITIONS, CountAndKeepColumns, counting_topology
-from statestore import Serdes, Topology
+from benchmarks.workload import PARTITIONS, CountAndKeep, CountAndKeepColumns, counting_topology
+from statestore import Processor, Serdes, Topology
 from statestore.spark import recommended_settings, stateful
+from statestore.spark.kafka_sink import KafkaTransactions
+from statestore.spark.shards.blobs import BLOB
 from statestore.testing.jars import connector_jars
 
 TASK_SLOTS: Final = 2
 SETTINGS: Final = recommended_settings(cores=TASK_SLOTS)
 """What statestore recommends; every Spark peer has it."""
 ARROW_RECORDS: Final = 20_000
-TELL_PROGRESS: Final = "statestore-dsl-"
-"""What the names of operators begin with that put out other numbers of records than come in."""
-_TELL_EVERY_S: Final = 0.1
 _OUT: Final = "key binary, value binary, headers array<struct<key:string,value:binary>>"
 _KEPT: Final = "value binary, timestamp timestamp, headers array<struct<key:string,value:binary>>"
 
-Operator = Callable[[DataFrame, Path], DataFrame]
+Operator = Callable[[DataFrame, Place], DataFrame]
 
 
-def pass_through(rows: DataFrame, scratch: Path) -> DataFrame:
+def pass_through(rows: DataFrame, place: Place) -> DataFrame:
     """From topic to topic without any Python."""
     return rows.select("key", "value", "headers")
 
 
-def map_arrow(rows: DataFrame, scratch: Path) -> DataFrame:
+def map_arrow(rows: DataFrame, place: Place) -> DataFrame:
     """Through a Python worker, which hands on what it gets."""
-    return pass_through(rows, scratch).mapInArrow(_untouched, _OUT)
+    return pass_through(rows, place).mapInArrow(_untouched, _OUT)
 
 
 def _untouched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return batches
 
 
-def statestore_scalar(rows: DataFrame, scratch: Path) -> DataFrame:
-    """This library, a record at a time."""
-    return _statestore(rows, counting_topology(), scratch)
+def statestore(processor: type[Processor], *, packed: bool = False) -> Operator:
+    """Return this library with a processor. Packed rows are for its sink of transactions."""
+
+    def operator(rows: DataFrame, place: Place) -> DataFrame:
+        return _stateful(rows, counting_topology(processor, place.output_topic), place, packed=packed)
+
+    return operator
 
 
-def statestore_batch(rows: DataFrame, scratch: Path) -> DataFrame:
-    """This library, by columns."""
-    return _statestore(rows, counting_topology(CountAndKeepColumns), scratch)
-
-
-def _statestore(rows: DataFrame, topology: Topology, scratch: Path) -> DataFrame:
-    return stateful(
-        rows, topology, shards=PARTITIONS, state_location=scratch / "state", local_dir=str(scratch / "local")
-    )
+def _stateful(rows: DataFrame, topology: Topology, place: Place, *, packed: bool = False) -> DataFrame:
+    state, local = place.scratch / "state", str(place.scratch / "local")
+    return stateful(rows, topology, shards=PARTITIONS, state_location=state, local_dir=local, packed=packed)
 
 
 DSL_PROGRAMS: Final[dict[str, dsl_programs.Program]] = {
@@ -76,8 +71,9 @@ DSL_PROGRAMS: Final[dict[str, dsl_programs.Program]] = {
     "suppressed_windows": lambda stream: dsl_programs.suppressed_windows(stream, is_cached=False),
     "sessions": lambda stream: dsl_programs.sessions(stream, is_cached=False),
     "final_sessions": dsl_programs.final_sessions,
-    "joined": dsl_programs.joined_with_itself,
-    "left_joined": dsl_programs.left_joined_with_itself,
+    "joined": dsl_programs.joined_bytes,
+    "left_joined": dsl_programs.left_joined_bytes,
+    "tables_joined": dsl_programs.tables_joined,
     "word_count": dsl_programs.word_count_of_digits,
     "foreign_key_joined": dsl_programs.joined_by_foreign_key,
 }
@@ -87,9 +83,9 @@ DSL_PROGRAMS: Final[dict[str, dsl_programs.Program]] = {
 def statestore_dsl(program: dsl_programs.Program) -> Operator:
     """Return a program of this library's DSL."""
 
-    def operator(rows: DataFrame, scratch: Path) -> DataFrame:
-        make = dsl_programs.one_input(program, value_serde=Serdes.bytes())
-        return _statestore(rows.withColumn("topic", F.lit(dsl_programs.TOPIC)), make(), scratch)
+    def operator(rows: DataFrame, place: Place) -> DataFrame:
+        make = dsl_programs.topology_of(program, topics=place.input_topics, value_serde=Serdes.bytes())
+        return _stateful(rows, make(), place)
 
     return operator
 
@@ -114,12 +110,12 @@ class CountAndKeepRows(StatefulProcessor):
         """Spark asks for it."""
 
 
-def python_state(rows: DataFrame, scratch: Path) -> DataFrame:
+def python_state(rows: DataFrame, place: Place) -> DataFrame:
     """Spark's own state, by pandas frames."""
     return native_operator(rows)
 
 
-def python_state_rows(rows: DataFrame, scratch: Path) -> DataFrame:
+def python_state_rows(rows: DataFrame, place: Place) -> DataFrame:
     """Spark's own state, by rows."""
     needed = rows.select("key", "value", "offset", "timestamp", "headers")
     return needed.groupBy("key").transformWithState(CountAndKeepRows(), _OUT, "append", "none")
@@ -138,8 +134,10 @@ OPERATORS: Final[dict[str, Operator]] = {
     "spark-map-arrow": map_arrow,
     "spark-python-state": python_state,
     "spark-python-state-rows": python_state_rows,
-    "statestore-scalar": statestore_scalar,
-    "statestore-batch": statestore_batch,
+    "statestore-scalar": statestore(CountAndKeep),
+    "statestore-batch": statestore(CountAndKeepColumns),
+    "statestore-scalar-eos": statestore(CountAndKeep, packed=True),
+    "statestore-batch-eos": statestore(CountAndKeepColumns, packed=True),
     **{f"statestore-dsl-{name}": statestore_dsl(program) for name, program in DSL_PROGRAMS.items()},
 }
 
@@ -163,30 +161,27 @@ def session(operator: str) -> SparkSession:
 
 
 def main() -> None:
-    operator, servers, input_topic, output_topic, scratch, records_per_batch = sys.argv[1:]
+    operator, *where = sys.argv[1:]
+    place = Place.from_arguments(*where)
     rows = (
         session(operator)
         .readStream.format("kafka")
-        .option("kafka.bootstrap.servers", servers)
-        .option("subscribe", input_topic)
+        .option("kafka.bootstrap.servers", place.servers)
+        .option("subscribe", ",".join(place.input_topics))
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
-        .option("maxOffsetsPerTrigger", records_per_batch)
+        .option("maxOffsetsPerTrigger", place.records_per_batch)
         .options(**SETTINGS.source.as_options())
         .load()
     )
-    query = (
-        OPERATORS[operator](rows, Path(scratch))
-        .writeStream.format("kafka")
-        .option("kafka.bootstrap.servers", servers)
-        .option("topic", output_topic)
-        .option("checkpointLocation", str(Path(scratch, "checkpoint")))
-        .options(**SETTINGS.sink.as_options())
-        .start()
-    )
-    while operator.startswith(TELL_PROGRESS) and not query.awaitTermination(_TELL_EVERY_S):
-        tell_progress(Path(scratch), sum(batch.numInputRows for batch in query.recentProgress))
-    query.awaitTermination()
+    result = OPERATORS[operator](rows, place)
+    writer = result.writeStream.option("checkpointLocation", str(place.checkpoint))
+    if result.columns == [BLOB]:
+        writer = writer.foreachBatch(KafkaTransactions(place.servers, markers=f"{place.output_topic}-markers"))
+    else:
+        writer = writer.format("kafka").option("kafka.bootstrap.servers", place.servers)
+        writer = writer.option("topic", place.output_topic).options(**SETTINGS.sink.as_options())
+    writer.start().awaitTermination()
 
 
 if __name__ == "__main__":

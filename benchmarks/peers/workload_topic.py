@@ -1,8 +1,9 @@
-"""The records of benchmarks/workload.py in a Kafka topic: of any number the first ones are the same."""
+"""The records of benchmarks/workload.py in Kafka topics: of any number the first ones are the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle
 from typing import Final, NamedTuple
 
 from confluent_kafka import Producer
@@ -42,12 +43,13 @@ def input_records(count: int) -> Iterator[InputRecord]:
             yield InputRecord(key, value, round(time_s * 1000), [(each["key"], each["value"]) for each in headers])
 
 
-def fill_topic(cluster: Cluster, topic: str, sent: Iterable[InputRecord]) -> None:
-    """Make a topic and send records to it, each to the partition of its key.
+def fill_topics(cluster: Cluster, topics: Sequence[str], sent: Iterable[InputRecord]) -> None:
+    """Make topics and send records to them in turn, each to the partition of its key.
 
     Raises RuntimeError if they do not arrive in a minute.
     """
-    cluster.create_topic(topic, PARTITIONS, {})
+    for topic in topics:
+        cluster.create_topic(topic, PARTITIONS, {})
     options = cluster.client_options(
         partitioner="murmur2_random",
         linger_ms=20,
@@ -56,9 +58,9 @@ def fill_topic(cluster: Cluster, topic: str, sent: Iterable[InputRecord]) -> Non
         enable_idempotence=True,
     )
     producer = Producer({**options, "log_level": _LOG_ERRORS})  # a new broker has it wait, which it would say
-    for record in sent:
+    for topic, record in zip(cycle(topics), sent):
         while len(producer) >= _QUEUED_RECORDS // 2:
             producer.poll(0.01)
         producer.produce(topic, record.value, record.key, headers=record.headers, timestamp=record.timestamp_ms)
     if left := producer.flush(_FLUSH_S):
-        raise RuntimeError(f"{left} records did not reach {topic} in {_FLUSH_S:.0f} s")
+        raise RuntimeError(f"{left} records did not reach {', '.join(topics)} in {_FLUSH_S:.0f} s")

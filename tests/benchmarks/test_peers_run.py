@@ -14,6 +14,8 @@ import pytest
 from benchmarks.peers import rounds as rounds_module
 from benchmarks.peers.catalogue import PEERS
 from benchmarks.peers.failure import PeerError
+from benchmarks.peers.place import Place, committed_records, told_records
+from benchmarks.peers.plans import FIRST
 from benchmarks.peers.rounds import Rounds
 from benchmarks.peers.run import RunFigures, run_peer
 from statestore.testing.kafka_broker import KafkaBroker
@@ -27,6 +29,7 @@ def run(command: list[str], directory: Path, records: int, output_records: Calla
     return run_peer(
         command,
         records,
+        steady_from=0.25,
         output_records=output_records,
         broker_session=os.getsid(0),
         scratch=directory,
@@ -69,6 +72,20 @@ def test_figures_are_those_from_a_quarter_of_the_records_on(tmp_path: Path) -> N
     assert processes_with(mark) == []
 
 
+def test_records_done_are_those_of_batches_that_are_committed(tmp_path: Path) -> None:
+    place = Place("broker:9092", ("left-9", "right-9"), "out", tmp_path, 4)
+    assert Place.from_arguments(*place.arguments) == place
+    assert committed_records(place) == told_records(place) == 0
+    for name in ("offsets", "commits"):
+        (place.checkpoint / name).mkdir(parents=True)
+    for batch, end in ((9, 3), (10, 5), (11, 9)):
+        ends = f'{{"left-9":{{"0":{end},"1":1}},"right-9":{{"0":1}}}}'
+        (place.checkpoint / "offsets" / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{ends}')
+    for name in ("9", "10", ".11.crc"):
+        (place.checkpoint / "commits" / name).write_text("v1\n{}")
+    assert committed_records(place) == 7
+
+
 def test_a_peer_that_ends_early_raises_with_the_end_of_its_log(tmp_path: Path) -> None:
     command = ["sh", "-c", "echo first; echo why; exit 3"]
     with pytest.raises(PeerError, match="why") as raised:
@@ -101,26 +118,28 @@ def test_a_run_that_is_stopped_leaves_no_process(tmp_path: Path) -> None:
 def test_kafka_streams_runs_and_its_output_is_right(
     broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    records = 3_000
     monkeypatch.setattr(rounds_module, "BUILD", tmp_path)
     cluster = Cluster(broker.bootstrap_servers)
     assert broker.process_group is not None
-    rounds = Rounds(cluster, broker.process_group, tmp_path)
-    rounds.fill(records)
+    peer = PEERS["streams-alo-2"]
+    rounds = Rounds(replace(FIRST, records=3_000, rounds=2), cluster, broker.process_group, tmp_path)
+    rounds.fill(peer)
+    rounds.ask_broker()
     before = cluster.topics()
 
-    peer = PEERS["streams-alo"]
-    rounds.run(peer, records, 1, 2)
+    rounds.run(peer, 1)
     # One that can't be started fails, with what it said, and is not tried again.
     broken = replace(peer, name="broken", command=lambda place: ["sh", "-c", "echo why; exit 1"])
-    rounds.run(broken, records, 1, 2)
-    rounds.run(broken, records, 2, 2)
+    rounds.run(broken, 1)
+    rounds.run(broken, 2)
 
-    (figures,) = rounds.outcome.runs["streams-alo"]
+    (figures,) = rounds.outcome.runs["streams-alo-2"]
     assert figures.records_per_s > 0
     assert figures.java_us > 0
     assert figures.python_us == 0
     assert figures.broker_us > 0
+    assert figures.looking_cores > 0
+    assert rounds.outcome.broker_looking_cores > 0
     assert rounds.outcome.runs.get("broken", []) == []
     assert rounds.outcome.failures == {"broken": "ended after 0 records"}
     said = capsys.readouterr()

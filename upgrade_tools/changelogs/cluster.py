@@ -147,9 +147,13 @@ class Cluster:
     def log_ends(self, topic: str, partitions: int) -> list[LogEnds]:
         """Return what there is in the log of each partition of a topic."""
         first = self._offsets(topic, partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
-        stable = self._offsets(topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        stable = self.stable_ends(topic, partitions)
         end = self._offsets(topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
         return [LogEnds(*offsets) for offsets in zip(first, stable, end, strict=True)]
+
+    def stable_ends(self, topic: str, partitions: int) -> list[int]:
+        """Return the stable end offset of each partition of a topic."""
+        return self._offsets(topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
         """Create a topic with the cluster's default replication, and wait until it can be used."""
