@@ -1,4 +1,4 @@
-"""The jars that tests and demos need beside pyspark: Kafka's broker, Streams and Connect, Spark's connector, and Delta.
+"""The jars that tests and demos need beside pyspark: of Kafka, of connectors, of other stores, and of a registry.
 
 All come from the Java registry through Apache Ivy, whose jar pyspark ships, so neither Maven nor docker is needed. A
 set of jars is one directory below $STATESTORE_JARS (default: statestore/jars in the user's cache directory). It appears
@@ -41,6 +41,7 @@ _CONNECTOR_VERSIONS = {"4.0": "4.0.4", "4.1": "4.1.3", "4.2": "4.2.0"}
 """Of each Spark the newest connector that the registry has. Spark 4.3 runs with that of 4.2: there is none for it."""
 _DELTA_SPARK, _DELTA_VERSION = "4.2", "4.4.0"
 _HADOOP_SPARK, _HADOOP_VERSION = "4.2", "3.5.0"
+_REGISTRY_VERSION = "2.6.13.Final"
 
 # A first resolve takes about a minute; a registry that hangs must not hold up a test run for ever.
 _RESOLVE_TIMEOUT_S = 900
@@ -147,7 +148,16 @@ _HDFS = _JarSet(
     f"hdfs-{_HADOOP_VERSION}", _jar("org.apache.hadoop", "hadoop-client-minicluster", _HADOOP_VERSION, alone=True)
 )
 
-_ALL = (_BROKER, _CONNECT, *_CONNECTORS.values(), _DELTA, _HDFS, _KAFKA_STREAMS)
+# An archive, with all that it needs: the jar of that name runs in it alone. From 3 on it needs Java 21.
+_REGISTRY = _JarSet(
+    f"apicurio-registry-{_REGISTRY_VERSION}",
+    f'    <dependency org="io.apicurio" name="apicurio-registry-app" rev="{_REGISTRY_VERSION}" transitive="false">\n'
+    '      <artifact name="apicurio-registry-app" type="tar.gz" ext="tar.gz"'
+    ' xmlns:m="http://ant.apache.org/ivy/maven" m:classifier="all"/>\n'
+    "    </dependency>\n",
+)
+
+_ALL = (_BROKER, _CONNECT, *_CONNECTORS.values(), _DELTA, _HDFS, _KAFKA_STREAMS, _REGISTRY)
 _checked: set[Path] = set()
 """The directories that this process has checked: to read their jars takes up to half a second."""
 
@@ -180,6 +190,12 @@ def hdfs_jars() -> list[Path]:
 def kafka_streams_jars() -> Path:
     """The directory of the jars to run Kafka Streams on its test driver, without a broker."""
     return _directory_of(_KAFKA_STREAMS)
+
+
+def registry_archive() -> Path:
+    """The archive of a schema registry that speaks Confluent's protocol, Apicurio's."""
+    (archive,) = _directory_of(_REGISTRY).iterdir()
+    return archive
 
 
 def connect_jars() -> Path:
@@ -233,7 +249,7 @@ def _ensure_directory(jar_set: _JarSet, *, is_checked: bool) -> Path:
 
 def _checksums_of(directory: Path) -> dict[str, str]:
     """Return the SHA-256 of each jar in a directory, by its name."""
-    return {path.name: _checksum(path) for path in sorted(directory.glob("*.jar"))}
+    return {path.name: _checksum(path) for path in sorted(directory.iterdir())}
 
 
 def _check_jars(jar_set: str, directory: Path) -> None:
@@ -329,6 +345,7 @@ def _main(arguments: Sequence[str] | None = None) -> int:
             *((_DELTA,) if _spark_release() == _DELTA_SPARK else ()),
             *((_HDFS,) if _spark_release() == _HADOOP_SPARK else ()),
             _KAFKA_STREAMS,
+            _REGISTRY,
         )
         for jar_set in _ALL if asked.record else of_this_spark:
             if not jar_set.directory.is_dir():

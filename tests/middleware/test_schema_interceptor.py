@@ -74,7 +74,7 @@ def test_the_split_form_comes_before_what_changes_the_value() -> None:
 @pytest.mark.parametrize("place", list(IdPlace))
 def test_columns_get_the_ids_that_records_get(place: IdPlace) -> None:
     class Both(sr.Md5Registry):
-        def deposit(self, subject: str, schema: str) -> ids.SchemaIds:
+        def deposit(self, subject: str, schema: sr.RegisteredSchema) -> ids.SchemaIds:
             number = 7 if subject == "orders-value" else 8
             return super().deposit(subject, schema)._replace(number=number, guid=bytes([number] * 16))
 

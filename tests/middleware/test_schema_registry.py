@@ -52,7 +52,7 @@ class Counted(sr.Md5Registry):
         super().__init__(schemas)
         self.asked = []
 
-    def deposit(self, subject: str, schema: str) -> ids.SchemaIds:
+    def deposit(self, subject: str, schema: sr.RegisteredSchema) -> ids.SchemaIds:
         self.asked.append(subject)
         return super().deposit(subject, schema)
 
@@ -314,7 +314,7 @@ def test_a_registry_without_guids_writes_numbers_into_the_header(server: Any) ->
 
 
 def test_without_auto_register_schemas_have_to_be_there() -> None:
-    registry = sr.ConfluentRegistry(next_address(), auto_register=False)
+    registry = sr.ConfluentRegistry({"url": next_address(), "auto.register.schemas": "false"})
     with pytest.raises(SchemaRejectedError, match="it is not there"):
         written(avro_serde(registry, OLD), ORDER)
     registry.connection.register_schema(f"{TOPIC}-value", Schema(json.dumps(OLD), "AVRO"))
@@ -346,7 +346,7 @@ def test_schemas_that_name_others_are_read() -> None:
         (json.dumps({"type": "array", "items": "null"}), "AVRO", "8 values"),
         (json.dumps(SPENDTHRIFT), "AVRO", "8 values"),
         ("{", "AVRO", "Malformed Avro schema"),
-        ("{}", "JSON", "not one of Avro"),
+        ("{}", "JSON", "of JSON can't be read as one of AVRO"),
     ],
 )
 def test_schemas_that_can_not_be_read_with_are_refused(schema: str, kind: str, words: str) -> None:
@@ -369,7 +369,6 @@ def test_schemas_that_can_not_be_read_with_are_refused(schema: str, kind: str, w
         ([], b"\1" + bytes(15)),
         ([(ids.VALUE_SCHEMA_ID, None)], NUMBERED),
         ([(ids.VALUE_SCHEMA_ID, b"")], NUMBERED),
-        ([(ids.VALUE_SCHEMA_ID, b"\0\0\0\0\7\0")], NUMBERED),
         ([(ids.VALUE_SCHEMA_ID, b"\1" + bytes(15))], NUMBERED),
         ([(sr.AVRO_SCHEMA_MD5, bytes(16))], NUMBERED),
         ([(sr.AVRO_SCHEMA_MD5, bytes(16)), ("content-type", b"text/plain")], NUMBERED),
@@ -395,7 +394,7 @@ def test_any_bytes_are_read_or_refused(data: bytes, header: bytes | None) -> Non
 @pytest.mark.parametrize("place", list(IdPlace))
 def test_what_headers_said_of_another_schema_is_taken_out(place: IdPlace) -> None:
     class Both(sr.Md5Registry):
-        def deposit(self, subject: str, schema: str) -> ids.SchemaIds:
+        def deposit(self, subject: str, schema: sr.RegisteredSchema) -> ids.SchemaIds:
             return super().deposit(subject, schema)._replace(number=7, guid=bytes(16))
 
         def fetch(self, schema_id: ids.SchemaId) -> sr.RegisteredSchema | None:
@@ -514,10 +513,10 @@ def test_a_topic_of_too_many_schemas_says_so_and_hinders_nobody_who_asks_for_tho
     whole = sr.TopicRegistry("many", kafka)
     first = sr.TopicRegistry("many", kafka, max_schemas=2)
     assert [first.get(each).name for each in named[:2]] == ["E", "E"]
-    for ask in (lambda: first.get(named[2]), lambda: first.deposit_if_new("subject", schemas[2])):
+    for ask in (lambda: first.get(named[2]), lambda: first.deposit_if_new("subject", sr.RegisteredSchema(schemas[2]))):
         with pytest.raises(RegistryUnavailableError, match=r"max_schemas=2 schemas, and 1 were not read: .*larger"):
             ask()
-    assert first.deposit_if_new("subject", schemas[0]).md5 == named[0].value
+    assert first.deposit_if_new("subject", sr.RegisteredSchema(schemas[0])).md5 == named[0].value
     assert first.fetch(named[1]) == sr.RegisteredSchema(schemas[1])
     writer.produce("many", None, named[0].value, partition=0)
     assert writer.flush(10) == 0

@@ -1,8 +1,10 @@
-"""Schema ids, and the places in a record where they stand.
+"""Schemas, their ids in a registry, and the places in a record where those stand.
 
     __key_schema_id, __value_schema_id := 01 guid:u8[16] | 00 number:u32_be        the bytes behind them are Avro alone
     content-type: application/avro-binary, avro-schema-md5 := md5:u8[16]           likewise; of values only
     data := 00 number:u32_be avro | 01 guid:u8[16] avro                             no header says anything
+
+Of Protobuf the place of the type in its schema stands behind the id, wherever that is: `protobuf_kind`.
 
 Source: confluent-kafka's `header_schema_id_serializer`, `prefix_schema_id_serializer` and
 `dual_schema_id_deserializer`; the third form is the one that the architecture of metadata proposes.
@@ -40,6 +42,19 @@ _GUID: Final = 1
 _SIZES: Final = {_NUMBER: 5, _GUID: 17}
 
 
+class RegisteredSchema(NamedTuple):
+    """A schema as a registry has it, or as it is to have it."""
+
+    text: str
+    """The schema in JSON; of Protobuf a FileDescriptorProto in base64."""
+    references: tuple[tuple[str, str], ...] = ()
+    """Names and texts of the schemas that it names, each after those that it names itself."""
+    kind: str = "AVRO"
+    """What it is a schema of: "AVRO", "JSON" or "PROTOBUF"."""
+    migrations: tuple[str, ...] = ()
+    """The rules by which a value of another version becomes one of this: they are not run."""
+
+
 class SchemaIds(NamedTuple):
     """The ids of a schema in a registry; None for an id that the registry does not have."""
 
@@ -48,6 +63,8 @@ class SchemaIds(NamedTuple):
     """The 16 bytes of a UUID."""
     md5: bytes | None = None
     """The MD5 of the schema's text: see `schema_md5`."""
+    latest: RegisteredSchema | None = None
+    """What they are of, if that is the subject's latest, and not what was deposited."""
 
 
 class SchemaId(NamedTuple):
@@ -62,15 +79,25 @@ class SchemaId(NamedTuple):
         return f"MD5 {self.value.hex()}" if isinstance(self.value, bytes) else f"id {self.value}"
 
 
+class PlacedId(NamedTuple):
+    """An id, as it was read from a record."""
+
+    schema_id: SchemaId
+    behind: bytes | None
+    """What stands behind it in its header; None if it stands before the value."""
+    datum: bytes
+    """The bytes of the value, with what stands behind an id that is there."""
+
+
 class IdPlace(Enum):
     """Where a schema's id is written. A reader finds it in each of these places."""
 
     HEADER = "header"
     """In a header, as GUID, or as number if the registry has no GUIDs. Where there are no headers: PREFIX."""
     PREFIX = "prefix"
-    """In five bytes before those of Avro, as number."""
+    """In five bytes before those of the value, as number."""
     MD5 = "md5"
-    """In headers, as content type and MD5. Of values only, and only where there are headers."""
+    """In headers, as content type and MD5. Of values in Avro only, and only where there are headers."""
 
 
 @dataclass(frozen=True)
@@ -86,15 +113,15 @@ class IdWriter:
                 "IdPlace.MD5 is for values only: write the id of a key's schema by IdPlace.HEADER or IdPlace.PREFIX"
             )
 
-    def write(self, ids: SchemaIds, headers: Headers | None, datum: bytes) -> bytes:
-        """Return the bytes of a key or value in Avro with its schema's id, in them or in the headers.
+    def write(self, ids: SchemaIds, headers: Headers | None, behind_id: bytes, datum: bytes) -> bytes:
+        """Return the bytes of a key or value with its schema's id, and what is behind that, in them or in the headers.
 
         What the headers said of another schema is taken out. Raises SerializationError if the registry has no such id.
         """
         if headers is not None:
             remove_ids(headers, for_key=self.for_key)
             if self.place is IdPlace.HEADER:
-                headers.add(_header(self.for_key), _framed(ids.guid, ids.number))
+                headers.add(_header(self.for_key), _framed(ids.guid, ids.number) + behind_id)
                 return datum
             if self.place is IdPlace.MD5:
                 headers.remove(CONTENT_TYPE)
@@ -105,22 +132,20 @@ class IdWriter:
                 "the MD5 of a schema is written in headers, and the store keeps none: give the store headers, or a "
                 "serde whose schema ids are numbers"
             )
-        return _framed(None, _known(ids.number, "number")) + datum
+        return _framed(None, _known(ids.number, "number")) + behind_id + datum
 
 
-def read_id(headers: Headers | None, data: bytes, *, for_key: bool) -> tuple[SchemaId, bytes]:
-    """Return the id of a key's or value's schema, wherever it stands, and the bytes in Avro. Raises SchemaIdError."""
+def read_id(headers: Headers | None, data: bytes, *, for_key: bool) -> PlacedId:
+    """Return the id of a key's or value's schema, wherever it stands, and the other bytes. Raises SchemaIdError."""
     if headers is not None:
         name = _header(for_key)
         if (found := headers.last_header(name)) is not None:
-            schema_id, behind = _read_frame(found.value or b"", f"header {name!r}")
-            if behind:
-                raise SchemaIdError(f"malformed schema id in header {name!r}: {len(found.value or b'')} bytes")
-            return schema_id, data
+            return PlacedId(*_read_frame(found.value or b"", f"header {name!r}"), data)
         found = None if for_key else headers.last_header(AVRO_SCHEMA_MD5)
         if found is not None:
-            return _read_md5(headers, found.value or b""), data
-    return _read_frame(data, "the key" if for_key else "the value")
+            return PlacedId(_read_md5(headers, found.value or b""), b"", data)
+    schema_id, rest = _read_frame(data, "the key" if for_key else "the value")
+    return PlacedId(schema_id, None, rest)
 
 
 def _read_md5(headers: Headers, value: bytes) -> SchemaId:

@@ -13,28 +13,20 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
 from uuid import uuid4
 
-from statestore.connect.converters.avro.avro_datum import AvroSchema, avro_schema
 from statestore.connect.recently_used import RecentlyUsed
-from statestore.errors import DataException, StateStoreError
+from statestore.errors import DataException, SerializationError, StateStoreError
 from statestore.errors.middleware import IncompatibleSchemaError, RegistryUnavailableError, SchemaNotFoundError
-from statestore.middleware.schemas.schema_registry.ids import SchemaId, SchemaIds
+from statestore.middleware.schemas.schema_registry.ids import RegisteredSchema, SchemaId, SchemaIds
+from statestore.middleware.schemas.schema_registry.kinds import parse_schema
+from statestore.middleware.schemas.schema_registry.parsed_schema import ParsedSchema
 
 _KEPT_SCHEMAS: Final = 1000
 _KEPT_REGISTRIES: Final = 64
 _LONGEST_PROBLEM: Final = 300
 _USER_INFO: Final = re.compile(r"//[^/@\s]*@")
-
-
-class RegisteredSchema(NamedTuple):
-    """A schema as a registry has it."""
-
-    text: str
-    """The schema in JSON."""
-    references: tuple[tuple[str, str], ...] = ()
-    """Names and texts of the schemas that it names, each after those that it names itself."""
 
 
 class SchemaRegistry(ABC):
@@ -52,7 +44,7 @@ class SchemaRegistry(ABC):
         self._token = uuid4().hex
 
     @abstractmethod
-    def deposit(self, subject: str, schema: str) -> SchemaIds:
+    def deposit(self, subject: str, schema: RegisteredSchema) -> SchemaIds:
         """Deposit a schema for a subject, if it is not there, and return its ids.
 
         Raises SchemaRejectedError if the registry refuses it. Whatever else it raises means that it can't be asked.
@@ -62,8 +54,15 @@ class SchemaRegistry(ABC):
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema | None:
         """Return the schema with an id; None if the registry answers that it has none.
 
-        Raises IncompatibleSchemaError if it is not one of Avro. Whatever else it raises means that it can't be asked.
+        Raises IncompatibleSchemaError if it can't be read with. Whatever else it raises means that it can't be asked.
         """
+
+    def subject_of(self, topic: str | None, name: str | None, *, for_key: bool) -> str | None:
+        """Return what a schema is deposited for by its topic, None in a store, and its full name; None if it has none.
+
+        As Confluent's TopicNameStrategy; a schema in a store goes by its name.
+        """
+        return name if topic is None else f"{topic}-{'key' if for_key else 'value'}"
 
     def connect(self) -> Any:
         """Return what `connection` is to be in a process, which has `close`; called when that is asked for first."""
@@ -77,23 +76,38 @@ class SchemaRegistry(ABC):
             known.connection = self.connect()
         return known.connection
 
-    def deposit_if_new(self, subject: str, schema: str) -> SchemaIds:
-        """Return the ids of a schema in JSON, deposited for a subject unless the process knows that it was.
+    def latest(self, subject: str) -> SchemaIds | None:
+        """Return the ids of the latest schema of a subject, and itself; None if one's own schemas are written with.
 
-        Raises SchemaRejectedError, and RegistryUnavailableError.
+        Raises as `deposit` does.
+        """
+        return None
+
+    def deposit_if_new(self, subject: str, schema: RegisteredSchema | None) -> SchemaIds:
+        """Return the ids of a schema, deposited for a subject unless the process knows that it was.
+
+        They are of the latest schema, if that is written with; else there must be one. Raises SerializationError,
+        SchemaRejectedError, and RegistryUnavailableError.
         """
         named = subject, schema
-        ids: SchemaIds = self._known().ids.get(named, lambda: self._asked(self.deposit, *named))
+        ids: SchemaIds = self._known().ids.get(named, lambda: self._asked(self._ids_of, *named))
         return ids
 
-    def get(self, schema_id: SchemaId) -> AvroSchema:
+    def _ids_of(self, subject: str, schema: RegisteredSchema | None) -> SchemaIds:
+        if (ids := self.latest(subject)) is not None:
+            return ids
+        if schema is None:
+            raise SerializationError("this serde only reads: give it the schema to write with")
+        return self.deposit(subject, schema)
+
+    def get(self, schema_id: SchemaId) -> ParsedSchema:
         """Return the schema with an id.
 
-        Raises SchemaNotFoundError if the registry has none, IncompatibleSchemaError if Avro can't read with that, and
+        Raises SchemaNotFoundError if the registry has none, IncompatibleSchemaError if it can't be read with, and
         RegistryUnavailableError.
         """
         known = self._known()
-        found: AvroSchema | None = known.schemas.find(schema_id)
+        found: ParsedSchema | None = known.schemas.find(schema_id)
         if found is None:
             asked_at, error = known.refused.find(schema_id) or (0, None)
             if error is not None and (self.clock() - asked_at) * 1000 < self.missing_is_kept_ms:
@@ -113,11 +127,11 @@ class SchemaRegistry(ABC):
         if connection is not None:
             connection.close()
 
-    def _read(self, schema_id: SchemaId) -> AvroSchema:
+    def _read(self, schema_id: SchemaId) -> ParsedSchema:
         if (registered := self._asked(self.fetch, schema_id)) is None:
             raise SchemaNotFoundError(str(schema_id))
         try:
-            return avro_schema(*registered)
+            return parse_schema(registered)
         except DataException as cause:
             raise IncompatibleSchemaError(f"the schema with the {schema_id} can't be read with: {cause}") from cause
 
