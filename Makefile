@@ -25,7 +25,7 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 PEERS_LOCK := benchmarks/peers/environment.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-middleware demo-look test test-fast test-matrix try-upgrade durations soak kills simulate mutations check sbom bench bench-check bench-peers docs lock clean java jars prometheus chromium azurite versitygw
+.PHONY: help demo demo-kafka demo-middleware demo-look test test-fast test-matrix try-upgrade durations soak kills simulate mutations check sbom bench bench-check bench-peers docs lock clean java jars prometheus chromium azurite versitygw fuse
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -146,6 +146,9 @@ chromium: # which tests of the page of `upgrade-tools serve` use where it is
 
 azurite: # which tests of state locations in Azure use where it is
 	@.ci/install-azurite
+
+fuse: # which tests of state locations on mounts use where it is
+	@command -v fusermount3 >/dev/null || .ci/apt-install fuse3
 
 versitygw: # which tests of state locations on S3 use where it is
 	@.ci/install-versitygw

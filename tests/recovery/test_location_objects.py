@@ -2,12 +2,10 @@
 
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,10 +15,9 @@ from statestore.errors.state import LocationNotWritableError
 from statestore.recovery.location.durable_files import Content
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.retrying import Retrying
-from statestore.recovery.snapshots.options import RecoveryOptions
 from tests.support.recovery import MAX_BYTES, content
 from tests.support.recovery.object_store import Fault, Faults, ObjectStore, Request, at_rate, no_faults, times
-from tests.support.recovery.shards import Shard, stored, wait_for_uploads
+from tests.support.recovery.shards import keeps_and_restores
 
 LARGE = os.urandom(21 << 20)
 """Three parts of an upload, three chunks of a download."""
@@ -198,17 +195,4 @@ def test_a_writer_killed_in_the_middle_of_an_upload_leaves_nothing_visible(store
 
 
 def test_snapshots_garbage_and_restores_work(store: ObjectStore, tmp_path: Path) -> None:
-    shard = Shard(
-        tmp_path, recovery=RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000, retained_versions=3)
-    )
-    location = DurableLocation(store.uri("snapshots"))
-    shard.state = replace(shard.state, location=location)
-    pointer = shard.start()
-    for number in range(1, 16):
-        pointer = shard.batch(pointer, {b"k": stored(b"%d" % number), b"%d" % number: stored(b"v")})
-    wait_for_uploads()
-    assert len(pointer.snapshots) >= 2
-    assert len(location.directories("shards/0000/snapshots")) <= len(pointer.snapshots) + 1
-    assert len(location.names("shards/0000/deltas")) < 15
-    shutil.rmtree(tmp_path / "local")
-    assert shard.content(pointer) == {b"k": stored(b"15"), **{b"%d" % number: stored(b"v") for number in range(1, 16)}}
+    keeps_and_restores(DurableLocation(store.uri("snapshots")), tmp_path)

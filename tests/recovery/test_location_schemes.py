@@ -11,6 +11,7 @@ from pyarrow import fs
 
 from statestore import DurableLocation
 from statestore.errors import LocationError
+from statestore.recovery.location.schemes import refusal_of
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,18 @@ def test_what_was_never_tested_is_refused_with_what_to_use_instead(uri: str, rem
     kind = uri.partition(":")[0]
     with pytest.raises(LocationError, match=rf"is of kind {kind}:, which was never tested.*{remedy}"):
         DurableLocation(uri).check_writable()
+
+
+@pytest.mark.parametrize("path", ["/dbfs/states/a", "file:///dbfs/states/a", "/Volumes/catalog/schema/volume/a"])
+def test_a_mount_of_databricks_is_refused_with_what_to_use_instead(path: str) -> None:
+    with pytest.raises(LocationError, match=r"on a mount of Databricks.*the object store that is below it: s3://"):
+        DurableLocation(path).check_writable()
+
+
+def test_a_directory_of_that_name_elsewhere_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    DurableLocation(tmp_path / "Volumes" / "dbfs").check_writable()
+    monkeypatch.setattr(sys, "platform", "darwin")  # where disks are mounted there
+    assert refusal_of("file:///Volumes/disk/states") is None
 
 
 @pytest.mark.parametrize(

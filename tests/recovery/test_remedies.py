@@ -36,6 +36,7 @@ def aws(name: str, status: int) -> OSError:
         (OSError("google::cloud::Status(UNAUTHENTICATED: who)"), "credentials are wrong"),
         (OSError(errno.ENOSPC, "full"), "is full: make space"),
         (OSError(errno.EDQUOT, "quota"), "or the quota on it, is full"),
+        (OSError(errno.ENOSYS, "no rename"), "give the URI of the object store"),
         (OSError(errno.EROFS, "read-only"), "mounted read-only"),
         (OSError(errno.EACCES, "no"), f"closed to user {os.getuid()}"),
         (OSError(errno.EPERM, "no"), f"closed to user {os.getuid()}"),

@@ -60,6 +60,7 @@ SLOW = (
     "recovery/test_histories.py",
     "recovery/test_kills_and_failed_calls.py",
     "recovery/test_location.py",
+    "recovery/test_location_fuse.py",
     "recovery/test_location_gcs.py",
     "recovery/test_location_objects.py",
     "recovery/test_location_s3.py",

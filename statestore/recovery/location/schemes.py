@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,7 @@ _INSTEAD: Final = {
     "viewfs": "Give the hdfs:// URI that it stands for",
     **dict.fromkeys(("http", "https"), "What speaks S3's protocol is s3://bucket/path?endpoint_override=host:port"),
 }
+_MOUNTS_OF_DATABRICKS: Final = ("/dbfs/", "/Volumes/")
 _OTHERWISE: Final = "Use one of those, or mount it on every machine and give the path"
 
 
@@ -52,7 +54,12 @@ def authority_of(uri: str) -> str:
 
 def refusal_of(uri: str) -> str | None:
     """Return why a URI can't be a state location, and what to use instead; None if it can."""
-    scheme = urlsplit(uri).scheme
+    scheme, _, path, _, _ = urlsplit(uri)
+    if scheme == "file" and sys.platform == "linux" and path.startswith(_MOUNTS_OF_DATABRICKS):
+        return (
+            "is on a mount of Databricks, of which it is not known whether a listing shows what other machines wrote. "
+            + _INSTEAD["dbfs"]
+        )
     if scheme in _TESTED:
         return None
     return (
@@ -184,6 +191,11 @@ _BY_ERRNO = {
         [errno.ENOSPC, errno.EDQUOT],
         "The disk, or the quota on it, is full: make space, then start the query again. Nothing of what was being "
         "written is visible",
+    ),
+    **dict.fromkeys(
+        [errno.ENOSYS, errno.EOPNOTSUPP],
+        "What is mounted there can't rename, or something else that a disk can: if it stands for an object store, give "
+        "the URI of the object store",
     ),
     errno.EROFS: "The filesystem is mounted read-only: mount it writable, or give another state_location",
     **dict.fromkeys(

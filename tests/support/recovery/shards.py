@@ -1,9 +1,10 @@
 """A one-shard state with a store, and batches of changes on it."""
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
@@ -98,3 +99,19 @@ class Shard:
     @property
     def copy(self) -> Path:
         return self.home / "local" / "state-1" / "shard-0000" / "copy-0"
+
+
+def keeps_and_restores(location: DurableLocation, home: Path) -> None:
+    """Fail unless a location keeps a shard's deltas and snapshots, loses garbage, and restores a lost local copy."""
+    options = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000, retained_versions=3)
+    shard = Shard(home, recovery=options)
+    shard.state = replace(shard.state, location=location)
+    pointer = shard.start()
+    for number in range(1, 16):
+        pointer = shard.batch(pointer, {b"k": stored(b"%d" % number), b"%d" % number: stored(b"v")})
+    wait_for_uploads()
+    assert len(pointer.snapshots) >= 2
+    assert len(location.directories("shards/0000/snapshots")) <= len(pointer.snapshots) + 1
+    assert len(location.names("shards/0000/deltas")) < 15
+    shutil.rmtree(home / "local")
+    assert shard.content(pointer) == {b"k": stored(b"15"), **{b"%d" % number: stored(b"v") for number in range(1, 16)}}
