@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -454,3 +455,18 @@ def test_a_record_of_an_unknown_topic_is_refused_beside_several_sources(tmp_path
         topology.add_sink(f"out-{topic}", "out", [topic])
     with pytest.raises(UnknownTopicError, match="'c'"):
         run_at(call(tmp_path, topology), None, 100, [rows_of("abc")])
+
+
+def test_a_batch_that_makes_few_objects_leaves_no_columns_behind(tmp_path: Path) -> None:
+    topology = Topology().add_source("a", ["a"], key_serde=BYTES, value_serde=BYTES)
+    topology.add_processor("of-a", TookColumns, ["a"]).add_sink("out", "out", ["of-a"])
+    shard_call, blobs = call(tmp_path, topology), [rows_of("a" * 10_000)] * 2  # in two parts, or they are not copied
+    pointer = run_at(shard_call, None, 100, blobs)[1].pointer
+    gc.collect()
+    before = pa.total_allocated_bytes()
+    gc.disable()  # by itself Python collects after 100,000 objects in our workers
+    try:
+        run_at(shard_call, pointer, 200, blobs)
+    finally:
+        gc.enable()
+    assert pa.total_allocated_bytes() <= before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import logging
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -40,6 +41,8 @@ _ROWS_PER_BATCH = 65_536
 _BYTES_PER_BATCH = 32 << 20
 """What a batch processor is given at once, so that each key in it is fetched once. Up to five copies are held: columns
 in order, taken apart by key, output."""
+_OF_THE_BATCH: Final = 1
+"""The generations of objects that are looked through for garbage: not what has been there for long."""
 _claimed: set[tuple[str, str]] = set()
 """The (state location, query) pairs that this Python process has claimed or found claimed, in any batch."""
 
@@ -94,6 +97,16 @@ class ShardCall:
         self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str, batch_id: int, now_ms: int
     ) -> Generator[bytes, None, ShardResult]:
         """Process a batch's blobs of one shard; `recorded` is its pointer, None at the first call. Yield the output."""
+        result = yield from self._run(route, blobs, recorded, query_id, batch_id, now_ms)
+        # The parts of a task refer to each other and to its last records. What is made by columns are few objects, so
+        # Python would not look for them for many batches, whatever memory they hold.
+        gc.collect(_OF_THE_BATCH)
+        release_buffers()
+        return result
+
+    def _run(
+        self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str, batch_id: int, now_ms: int
+    ) -> Generator[bytes, None, ShardResult]:
         check_start()
         check_partitions(self.planned_partitions)
         shard = self.routing.index(route)
@@ -125,7 +138,6 @@ class ShardCall:
                 committed = replace(committed, upgrade=batch.finish_upgrades(self.state.recovery.upgrade_budget_ms))
                 upgrade_ms = watch.lap_ms()
             times = TimeFigures(open_ms, process_ms, commit_ms, upgrade_ms, watch.lap_ms())
-        release_buffers()
         figures = ShardFigures(
             shard=shard,
             version=pointer.version,
