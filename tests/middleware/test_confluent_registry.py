@@ -24,6 +24,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.descriptor_pb2 import DescriptorProto
 
 from statestore import ProducerRecord
 from statestore.errors import ConfigException, SerializationError
@@ -195,7 +196,11 @@ def newer_of(schema: Any) -> RegisteredSchema:
         return RegisteredSchema(json.dumps(more))
     if isinstance(schema, RegisteredSchema):
         return schema._replace(text=json.dumps({**json.loads(schema.text), "description": "newer"}))
-    return schema_of(messages.classes_of(*messages.order_files("note"))["shop.Order"]).registered
+    item, order = messages.order_files("note")
+    moved = [DescriptorProto(name="Before"), *order.message_type]
+    del order.message_type[:]
+    order.message_type.extend(moved)
+    return schema_of(messages.classes_of(item, order)["shop.Order"]).registered
 
 
 @pytest.mark.parametrize(

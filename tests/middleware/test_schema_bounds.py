@@ -125,7 +125,7 @@ def test_a_value_as_deep_as_json_can_be_is_checked_or_refused() -> None:
 
 
 def test_values_take_steps_that_grow_with_their_bytes() -> None:
-    written(serde_of({"items": {"type": "integer", "minimum": 0}}), list(range(50_000)))
+    written(serde_of({"items": {"type": "integer", "minimum": 0}}), list(range(20_000)))
     refuses({"items": {"allOf": [{"type": "integer"}] * 1000}}, list(range(1000)), "takes too long")
     written(serde_of({"uniqueItems": True}), [{"a": n} for n in range(20_000)])
 

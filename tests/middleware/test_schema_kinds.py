@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
@@ -31,6 +32,7 @@ from statestore import (
 )
 from statestore.errors import DataException, DeserializationError, SerializationError
 from statestore.errors.middleware import IncompatibleSchemaError, SchemaIdError, SchemaRejectedError
+from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import Chain
 from statestore.middleware.schemas import schema_registry as sr
 from statestore.middleware.schemas.polyglot import Format
@@ -173,8 +175,9 @@ def test_places_of_types_are_read_in_all_their_forms_and_refused_when_malformed(
         (b"\x02\x7e", IncompatibleSchemaError),
         (b"\x04\x00\x00", IncompatibleSchemaError),
     ]:
-        with pytest.raises(error):
-            read(serde, number + behind, None)
+        for reading in (serde, registry_serde(registry)):
+            with pytest.raises(error, match="not in the file" if error is IncompatibleSchemaError else None):
+                read(reading, number + behind, None)
     headers = Headers([(ids.VALUE_SCHEMA_ID, number + b"\0\0")])
     with pytest.raises(SchemaIdError, match="1 bytes behind"):
         read(serde, message, headers)
@@ -323,6 +326,11 @@ def test_the_split_form_is_the_serde_in_two_parts(place: IdPlace, schema: Any, p
     chain = Chain([sr.SchemaInterceptor(registry, {TOPIC: schema}, place=place)])
     (record,) = chain.emit(ProducerRecord(TOPIC, key=b"k", value=plain.serialize(value)))
     assert (record.value, record.headers) == written(registry_serde(registry, schema, place=place), value)
+    rows = pa.record_batch({"topic": pa.array([TOPIC]).dictionary_encode()})
+    arrays = pa.array([b"k"]), pa.array([plain.serialize(value)]), pa.array([0]), pa.array([Headers().to_bytes()])
+    sent = chain.interceptors[0].on_emit_columns(RecordColumns.adopt(*arrays, rows))
+    assert sent.value.to_pylist() == [record.value]
+    assert sent.headers.to_pylist() == [record.headers.to_bytes()]
     came = ConsumerRecord(TOPIC, 0, 0, key=b"k", value=record.value, headers=record.headers)
     (back,) = chain.ingest(came)
     assert plain.deserialize(back.value or b"") == value

@@ -106,8 +106,7 @@ class ConfluentRegistry(SchemaRegistry):
         """
         super().__init__()
         self._config = {"url": config} if isinstance(config, str) else config
-        if not callable(self._config):
-            _Settings.taken_from(dict(self._config))
+        self._settings = None if callable(self._config) else _Settings.taken_from(dict(self._config))
 
     def connect(self) -> Any:
         """Return the client, and what serializers do with it.
@@ -132,7 +131,7 @@ class ConfluentRegistry(SchemaRegistry):
 
     def subject_of(self, topic: str | None, name: str | None, *, for_key: bool) -> str | None:
         """Return the subject by the strategy of the properties."""
-        settings: _Settings = self._asked(lambda: self._connected.settings)
+        settings: _Settings = self._settings or self._asked(lambda: self._connected.settings)
         strategy = settings.key_subjects if for_key else settings.value_subjects
         if strategy is _Subjects.TOPIC:
             return super().subject_of(topic, name, for_key=for_key)

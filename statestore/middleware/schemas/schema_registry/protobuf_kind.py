@@ -50,14 +50,14 @@ def _library_errors(problem: str) -> Iterator[None]:
 
 
 class _File:
-    """The types of a file; `types` has those that were asked for, by their indexes."""
+    """The types of a file; `types` has the schemas of those that were asked for, by their indexes."""
 
     def __init__(self, descriptor: Any) -> None:
         self.descriptor = descriptor
-        self.types: dict[tuple[int, ...], Any] = {}
+        self.types: dict[tuple[int, ...], ParsedSchema] = {}
 
-    def type_at(self, indexes: tuple[int, ...]) -> Any:
-        """Return the class of messages to which indexes lead."""
+    def type_at(self, schema: ParsedSchema, indexes: tuple[int, ...]) -> ParsedSchema:
+        """Return the schema of the file, of the type to which indexes lead."""
         if indexes not in self.types:
             from google.protobuf.message_factory import GetMessageClass
 
@@ -67,7 +67,10 @@ class _File:
                     raise DataException("The record names a type that is not in the file of its Protobuf schema")
                 found = types[index]
                 types = list(found.nested_types)
-            self.types[indexes] = GetMessageClass(found)
+            messages = GetMessageClass(found)
+            self.types[indexes] = replace(
+                schema, name=messages.DESCRIPTOR.full_name, inner=messages, behind_id=_behind_id(indexes)
+            )
         return self.types[indexes]
 
 
@@ -189,11 +192,9 @@ def _of_record(schema: ParsedSchema, placed: PlacedId) -> tuple[ParsedSchema, by
         raise SchemaIdError(f"malformed schema id: there are {len(placed.behind) - size} bytes behind it in the header")
     else:
         datum = placed.datum
-    behind_id = _behind_id(indexes)
     if schema.inner is None:
-        return replace(schema, behind_id=behind_id), datum
-    messages = schema.inner.type_at(indexes)
-    return replace(schema, name=messages.DESCRIPTOR.full_name, inner=messages, behind_id=behind_id), datum
+        return replace(schema, behind_id=_behind_id(indexes)), datum
+    return schema.inner.type_at(schema, indexes), datum
 
 
 def _of_type(schema: ParsedSchema, name: str | None) -> ParsedSchema:
@@ -205,8 +206,8 @@ def _of_type(schema: ParsedSchema, name: str | None) -> ParsedSchema:
         if (descriptor := types.get(part)) is None:
             raise DataException(f"There is no type {name} in the file of a Protobuf schema")
         types = descriptor.nested_types_by_name
-    indexes = _indexes_of(descriptor)
-    return replace(schema, name=name, inner=schema.inner.type_at(indexes), behind_id=_behind_id(indexes))
+    found: ParsedSchema = schema.inner.type_at(schema, _indexes_of(descriptor))
+    return found
 
 
 def _write(schema: ParsedSchema, value: Any) -> bytes:

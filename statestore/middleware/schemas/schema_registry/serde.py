@@ -106,7 +106,11 @@ class _RegistrySerde:
         if kind not in self.kinds:
             raise IncompatibleSchemaError(f"a value of {kind} can't be read as one of {' or '.join(self.kinds)}")
         writer, datum = found.of_record(placed)
-        return writer.read(next((each for each in self.schemas if each.registered.kind == kind), None), datum)
+        return writer.read(self.readers.get(kind), datum)
+
+    @cached_property
+    def readers(self) -> dict[str, ParsedSchema]:
+        return {schema.registered.kind: schema for schema in self.schemas}
 
     def _schema_of(self, value: Any) -> ParsedSchema | None:
         if len(self.schemas) < 2:
