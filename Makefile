@@ -74,7 +74,8 @@ soak: java $(INSTALLED) ## run a query under fault plans: RUNS=n of them, from S
 	@$(WITH_JAVA) PYTHONPATH=docs/examples:. $(BIN)/python -m statestore.testing.soak \
 		--query tests.support.soak.query:queries --runs $(RUNS) --seed $(SEED) --again "make soak RUNS=1 SEED={seed}" $(ARGS)
 
-CLUSTER_TESTS := tests/spark/test_kafka_sink.py tests/spark/test_local_cluster.py tests/spark/test_standalone.py
+CLUSTER_TESTS := tests/spark/test_kafka_sink.py tests/spark/test_local_cluster.py tests/spark/test_standalone.py \
+	tests/spark/test_yarn.py
 
 kills: java $(INSTALLED) jars ## kill drivers, executors and workers of clusters at each step of a batch and of the sink of transactions
 	@$(WITH_JAVA) KILLS=all SPARK_SUBMIT_OPTS="$(SHORT_LIVED_JVM)" $(BIN)/python -m pytest $(CLUSTER_TESTS) $(ARGS)

@@ -157,7 +157,10 @@ _REGISTRY = _JarSet(
     "    </dependency>\n",
 )
 
-_ALL = (_BROKER, _CONNECT, *_CONNECTORS.values(), _DELTA, _HDFS, _KAFKA_STREAMS, _REGISTRY)
+# What YARN's managers need beside that.
+_YARN = _JarSet(f"yarn-{_HADOOP_VERSION}", _jar("org.bouncycastle", "bcpkix-jdk18on", "1.78.1"))
+
+_ALL = (_BROKER, _CONNECT, *_CONNECTORS.values(), _DELTA, _HDFS, _KAFKA_STREAMS, _REGISTRY, _YARN)
 _checked: set[Path] = set()
 """The directories that this process has checked: to read their jars takes up to half a second."""
 
@@ -185,6 +188,11 @@ def hdfs_jars() -> list[Path]:
     if _spark_release() != _HADOOP_SPARK:
         return []
     return [*_directory_of(_HDFS).glob("*.jar"), *_jars_of_pyspark("*")]
+
+
+def yarn_jars() -> list[Path]:
+    """The jars to run YARN on; none if the installed Spark is not of its version."""
+    return [*jars, *_directory_of(_YARN).glob("*.jar")] if (jars := hdfs_jars()) else []
 
 
 def kafka_streams_jars() -> Path:

@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from http.client import HTTPException
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyspark
@@ -152,11 +153,13 @@ class StandaloneCluster(Started):
 class Application:
     """A driver process with its executors, which runs jobs one after the other."""
 
-    def __init__(self, home: Path, master: str, spark_home: Path) -> None:
+    def __init__(
+        self, home: Path, master: str, spark_home: Path, settings: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         home.mkdir(parents=True)
         self._spark_home = spark_home
         environment = cluster_environment(spark_home)
-        settings = {**_SETTINGS, "spark.executorEnv.PYTHONPATH": environment["PYTHONPATH"]}
+        settings = {**_SETTINGS, "spark.executorEnv.PYTHONPATH": environment["PYTHONPATH"], **settings}
         script = str(_SUPPORT / "application.py")
         self.processes = ProcessSession(
             [sys.executable, script, master, json.dumps(settings)],
