@@ -38,8 +38,10 @@ from statestore.recovery.location.shard_files import (
     is_of_tool,
     parse_collection_name,
     parse_delta_name,
+    parse_delta_writer,
     parse_fence_name,
     parse_snapshot_name,
+    writer_of,
 )
 from statestore.recovery.metadata.state_metadata import read_metadata, refuse_dropped
 
@@ -85,7 +87,7 @@ class RunFences:
         while True:
             # Another attempt of this run may have left a later one meanwhile.
             epoch = max([left, *(fence.epoch for fence in _fence_names(names) if fence.run == self.run)])
-            if epoch == 0 or _is_shared(names, epoch, self.run):
+            if epoch == 0 or _is_shared(names, epoch, self.run) or self._has_gone_on(pointer, head, epoch):
                 left = self._leave_fence(pointer, head, names, known)
             elif max(_fence_names(names), default=FenceName(0, "")) <= FenceName(epoch, self.run):
                 return epoch, names
@@ -97,6 +99,16 @@ class RunFences:
                 # Two runs may have taken one epoch, and another attempt of this run a later one: so it looks once more
                 # before it raises.
             names = self.location.names(delta_directory(pointer.shard))
+
+    def _has_gone_on(self, pointer: CommitPointer, head: Written, epoch: int) -> bool:
+        """Return whether an attempt of this run committed in an earlier epoch, which the run's fence does not say.
+
+        Attempts of a batch may be in several epochs, if another run takes the first one of them, too.
+        """
+        if head.epoch >= epoch or parse_delta_writer(pointer.head) != writer_of(self.run):
+            return False
+        own = fence_name(pointer.shard, FenceName(epoch, self.run))
+        return read_fences(self.location, [own])[0].head != pointer.head
 
     def _leave_fence(self, pointer: CommitPointer, head: Written, names: list[str], known: dict[str, Fence]) -> int:
         metadata = read_metadata(self.location)
