@@ -96,12 +96,12 @@ def _of_every_path(peer: str) -> list[Target]:
             at_most=1.3,
         ),
         _faster(peer, "spark-python-state", at_least=50),
-        Target(peer, "peak PSS, MB", lambda figures: figures[peer]["peak_pss_mb"], at_most=1500),
+        Target(peer, "peak PSS, MB", lambda figures: figures[peer]["peak_pss_mb"], at_most=1300),
         Target(
             peer,
             f"first output after {through}'s, s",
             lambda figures: figures[peer]["first_output_s"] - figures[through]["first_output_s"],
-            at_most=4,
+            at_most=4.5,
         ),
     ]
 
