@@ -18,7 +18,8 @@ _PYTHON_BYTES: Final = 100 << 20
 _WORKER_BYTES: Final = 120 << 20
 _WORKERS_PER_TASK: Final = 2
 """One with the shard, and one that packs its input or unpacks its output."""
-_MIN_HEAP_BYTES: Final = 384 << 20
+_MIN_HEAP_BYTES: Final = 512 << 20
+"""Spark starts with no less than 450 MiB, of which the parallel collector takes a ninth away."""
 _SERIAL_CORES: Final = 2
 """Up to so many cores, collecting with one thread blocks no core that would have work."""
 _ARROW_BATCH_BYTES: Final = 64 << 20
@@ -81,7 +82,7 @@ def recommended_settings(
             not to add up their bytes. Larger batches, and those without a bound (None), need Spark's own bounds.
 
     Raises ValueError if `cores` or `batch_bytes_max` is less than 1 or `memory_bytes` leaves the JVM a heap of less
-    than 384 MiB.
+    than 512 MiB.
     """
     if cores < 1:
         raise ValueError(f"cores must be at least 1, not {cores}")

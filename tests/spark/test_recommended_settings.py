@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from stat import S_ISSOCK
 from typing import Any
 
@@ -15,6 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from statestore.spark import recommended_settings
+from statestore.testing.jars import java_command
 from tests.support.spark.queries import spark_settings
 
 MIB = 1 << 20
@@ -159,10 +162,26 @@ def test_a_batch_of_no_bytes_is_refused(batch_bytes_max: int) -> None:
         recommended_settings(cores=2, batch_bytes_max=batch_bytes_max)
 
 
-def test_the_least_memory_is_the_one_that_the_error_names() -> None:
+MAX_MEMORY = """
+class MaxMemory { public static void main(String[] none) { System.out.print(Runtime.getRuntime().maxMemory()); } }
+"""
+
+
+@pytest.mark.parametrize("cores", [2, 3])
+def test_the_least_memory_is_the_one_that_the_error_names_and_spark_starts_with_it(
+    jvm: Any, tmp_path: Path, cores: int
+) -> None:
     with pytest.raises(ValueError, match="memory_bytes") as refused:
-        recommended_settings(cores=3, memory_bytes=1)
+        recommended_settings(cores=cores, memory_bytes=1)
     least = int(str(refused.value).split("at least ")[1].split()[0])
-    assert recommended_settings(cores=3, memory_bytes=least).session.as_options()["spark.driver.memory"] == "384m"
     with pytest.raises(ValueError, match="memory_bytes"):
-        recommended_settings(cores=3, memory_bytes=least - 1)
+        recommended_settings(cores=cores, memory_bytes=least - 1)
+    settings = recommended_settings(cores=cores, memory_bytes=least).session.as_options()
+    program = tmp_path / "MaxMemory.java"
+    program.write_text(MAX_MEMORY)
+    # Java says what of its heap a program can have, and Spark whether that is enough. Spark, too, has options ignored.
+    flags = ["-XX:+IgnoreUnrecognizedVMOptions", *settings["spark.driver.extraJavaOptions"].split()]
+    command = [java_command(), f"-Xmx{settings['spark.driver.memory']}", *flags, str(program)]
+    said = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+    conf = jvm.org.apache.spark.SparkConf(False).set("spark.testing.memory", said)
+    assert jvm.org.apache.spark.memory.UnifiedMemoryManager.apply(conf, cores).maxHeapMemory() > 0
