@@ -80,8 +80,8 @@ class UnknownKeyIdError(RecordRefusedError):
     purpose: str
     key_id: str
     problem: str = text(
-        "{purpose}: the keyring has no key {key_id!r}. If it is one of yours, add it to the keyring, old keys too as "
-        "long as there are records of them; else the record is forged"
+        "{purpose}: the keyring has no key {key_id!r}. If it is one of yours, add it to the keyring, or have the "
+        "vault unwrap it, old keys too as long as there are records of them; else the record is forged"
     )
 
 

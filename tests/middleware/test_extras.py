@@ -10,7 +10,7 @@ from statestore.middleware.application import extra
 
 LIBRARIES = (
     *("confluent_kafka", "fastavro", "msgpack", "opentelemetry", "cryptography", "zstandard", "jwt", "cedarpy"),
-    "prometheus_client",
+    *("prometheus_client", "boto3", "hvac"),
 )
 
 

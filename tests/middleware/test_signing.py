@@ -435,7 +435,7 @@ def test_keys_come_as_bytes_or_pem() -> None:
             kind(wrong)
 
 
-@pytest.mark.parametrize("key_id", ["", "x" * 65, "a\nb", "\ud800"])
+@pytest.mark.parametrize("key_id", ["", "x" * 256, "a\nb", "\ud800"])
 def test_a_keyring_takes_printable_ids_only(key_id: str) -> None:
     with pytest.raises(ValueError, match="key id"):
         Keyring({key_id: SECRET})

@@ -1,6 +1,6 @@
 """The bytes that are signed and bound to ciphertexts, and the frame of a signature in its header.
 
-    key_id    := size:u8 id:u8[size]                    UTF-8, 1 to 64 bytes, printable
+    key_id    := size:u8 id:u8[size]                    UTF-8, 1 to 255 bytes, printable
     canonical := { size:i32_be field:u8[size] }*        a size of -1 is a null field, which has no bytes
     frame := head signature:u8[rest]
     head  := version:u8(=02) algorithm:u8 flags:u8 key_id time_ms:i64_be serial:u64_be
@@ -31,7 +31,7 @@ from typing import Final, TypeAlias, TypeGuard
 from statestore.errors import FormatError
 from statestore.errors.data import TruncatedError
 
-KEY_ID_BYTES_MAX: Final = 64
+KEY_ID_BYTES_MAX: Final = 255
 NAMES_MAX: Final = 32
 """How many headers a signature may name."""
 VERSION: Final = 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
@@ -183,7 +183,7 @@ class Keyring(Mapping[str, Key]):
 
         Rotation: add a key everywhere, then make it active, and remove the old one when nothing of it is left.
         Raises TypeError if a key is not a Key, ValueError for ids that are empty, not printable or longer than
-        64 bytes, for an active one that is not there, and for more than 1000 keys.
+        255 bytes, for an active one that is not there, and for more than 1000 keys.
         """
         if len(keys) > _KEYS_MAX:
             raise ValueError(f"a keyring has at most {_KEYS_MAX} keys, not {len(keys)}")
@@ -197,7 +197,12 @@ class Keyring(Mapping[str, Key]):
         if active is not None and active not in keys:
             raise ValueError(f"the active key {active!r} is not in the keyring, which has {sorted(keys)}")
         self._keys: Final = dict(keys)
-        self.active: Final = active
+        self._active: Final = active
+
+    @property
+    def active(self) -> str | None:
+        """The id of the key for new data, if there is one."""
+        return self._active
 
     def __getitem__(self, key_id: str) -> Key:
         return self._keys[key_id]
@@ -209,13 +214,17 @@ class Keyring(Mapping[str, Key]):
         return len(self._keys)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Keyring) and (self._keys, self.active) == (other._keys, other.active)
+        return isinstance(other, Keyring) and self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash((frozenset(self._keys), self.active))
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> Hashable:
+        return frozenset(self._keys.items()), self._active
 
     def __repr__(self) -> str:
-        return f"Keyring({self._keys!r}, active={self.active!r})"
+        return f"Keyring({self._keys!r}, active={self._active!r})"
 
 
 KeyProvider: TypeAlias = "Keyring | Callable[[], Keyring]"
@@ -252,14 +261,14 @@ class KeySource:
 
     def active(self, kind: type[_K]) -> tuple[str, _K]:
         """Return the active key and its id. Raises KeyUnusableError if there is none of this kind."""
-        ring = self.ring
-        if ring.active is None:
+        active = self.ring.active  # once: later it may be another one
+        if active is None:
             raise KeyUnusableError(purpose=self.purpose, problem="the keyring has no active key: say which one is")
-        key = ring[ring.active]
+        key = self.ring[active]
         if not isinstance(key, kind):
-            problem = f"the active key {ring.active!r} must be of class {kind.__name__}, not {type(key).__name__}"
+            problem = f"the active key {active!r} must be of class {kind.__name__}, not {type(key).__name__}"
             raise KeyUnusableError(purpose=self.purpose, problem=problem)
-        return ring.active, key
+        return active, key
 
     def key(self, key_id: str, kind: type[_K]) -> _K:
         """Return a key by its id. Raises UnknownKeyIdError if there is none of this kind."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from http.client import HTTPException
 from threading import Lock
@@ -119,11 +119,9 @@ class PublishedKeys(Keyring):
     def __len__(self) -> int:
         return len(_published(self._address).keys())
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PublishedKeys) and self._address == other._address
-
-    def __hash__(self) -> int:
-        return hash(self._address)
+    @property
+    def _identity(self) -> Hashable:
+        return self._address
 
     def __repr__(self) -> str:
         return f"keys of {urlsplit(self._address).hostname}"
