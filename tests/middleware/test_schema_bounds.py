@@ -152,6 +152,7 @@ def test_items_are_compared_as_json_has_them(value: Any, is_unique: bool) -> Non
     ("schema", "good", "bad"),
     [
         ({"pattern": "b+$"}, ["abb", 5], ["b\n", "a"]),
+        ({"pattern": r"^\p{L}+$"}, ["é"], ["1"]),
         ({"patternProperties": {"^n": {"type": "integer"}}}, [{"n1": 1, "x": "y"}], [{"n1": "x"}]),
         (
             {"properties": {"a": True}, "patternProperties": {"^n": True}, "additionalProperties": False},

@@ -15,6 +15,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.struct_pb2 import Struct
 from google.protobuf.wrappers_pb2 import StringValue
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -214,6 +215,16 @@ def test_a_message_that_lacks_what_its_type_requires_is_refused() -> None:
         read(serde, b"\x08", headers)
 
 
+def test_equal_messages_are_the_same_bytes_whatever_was_set_first() -> None:
+    serde = registry_serde(confluent(), Struct, for_key=True)
+    one, other = Struct(), Struct()
+    for name in "abcdefgh":
+        one[name] = name
+    for name in "hgfedcba":
+        other[name] = name
+    assert written(serde, one) == written(serde, other)
+
+
 def test_a_registry_that_has_protobuf_as_text_is_read_with_a_class() -> None:
     registry = confluent()
     number = registry.connection.register_schema("s", Schema('syntax = "proto3"; package shop;', "PROTOBUF"))
@@ -237,6 +248,16 @@ def test_json_that_does_not_follow_its_schema_is_refused_both_ways_and_not_shown
     assert "secret" not in str(refused.value)
     with pytest.raises(SerializationError):
         written(serde, {"id": float("nan")})
+
+
+def test_json_that_another_schema_wrote_is_checked_by_the_readers() -> None:
+    registry = confluent()
+    looser = registry_serde(registry, RegisteredSchema("{}", kind="JSON"))
+    for value in (JSON_ORDER, {"tags": []}):
+        data, headers = written(looser, value)
+        assert read(registry_serde(registry), data, headers) == value
+    with pytest.raises(IncompatibleSchemaError, match="at required"):
+        read(registry_serde(registry, JSON), data, headers)
 
 
 def test_kinds_by_turns_are_read_each_by_what_its_id_says() -> None:
