@@ -9,7 +9,7 @@ import pytest
 from statestore.errors import CheckpointBehindError, LocationError, RunFencedError
 from statestore.errors.state import AttemptOutdatedError
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.fences.history import read_fences
+from statestore.recovery.fences.history import Fence, read_fences, write_fence
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import delta_directory, parse_delta_name, parse_fence_name
 from statestore.recovery.snapshots.options import RecoveryOptions
@@ -70,6 +70,32 @@ def test_an_attempt_of_the_same_run_that_comes_too_late(shard: Shard) -> None:
         put(shard, pointer, b"late")
     assert (late.value.version, late.value.found) == (1, 3)
     assert shard.content(newest) == {b"k": stored(b"3")}
+
+
+def in_two_epochs(shard: Shard) -> CommitPointer:
+    """Return what the first attempt of a batch has committed; another one has left a fence of a later epoch."""
+    pointer = put(shard, shard.start(), b"1")
+    write_fence(shard.state.location, 0, Fence(2, "run1", 0, head="", went_back=False))
+    return pointer
+
+
+def test_a_run_whose_attempts_are_in_two_epochs_can_be_restarted(shard: Shard) -> None:
+    pointer = in_two_epochs(shard)
+    for _ in range(2):
+        put(shard, pointer, b"not committed")
+    fences = [name for name in files(shard) if parse_fence_name(name)]
+    assert fences == ["00000001-run1.fence", "00000002-run1.fence", "00000003-run1.fence"]
+    restarted = again(shard, "run2")
+    assert restarted.content(put(restarted, pointer, b"2")) == {b"k": stored(b"2")}
+
+
+def test_a_run_whose_attempts_are_in_two_epochs_is_stopped_by_a_restart(shard: Shard) -> None:
+    pointer = in_two_epochs(shard)
+    put(again(shard, "run2"), pointer, b"2")
+    before = files(shard)
+    with pytest.raises(RunFencedError):
+        put(shard, pointer, b"zombie")
+    assert files(shard) == before, "nothing was written"
 
 
 def test_a_checkpoint_that_is_behind_is_refused_until_it_is_accepted(shard: Shard) -> None:

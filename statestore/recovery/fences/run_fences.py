@@ -87,9 +87,11 @@ class RunFences:
         while True:
             # Another attempt of this run may have left a later one meanwhile.
             epoch = max([left, *(fence.epoch for fence in _fence_names(names) if fence.run == self.run)])
-            if epoch == 0 or _is_shared(names, epoch, self.run) or self._has_gone_on(pointer, head, epoch):
+            is_newest = max(_fence_names(names), default=FenceName(0, "")) <= FenceName(epoch, self.run)
+            has_gone_on = is_newest and self._has_gone_on(pointer, head, epoch)
+            if epoch == 0 or _is_shared(names, epoch, self.run) or has_gone_on:
                 left = self._leave_fence(pointer, head, names, known)
-            elif max(_fence_names(names), default=FenceName(0, "")) <= FenceName(epoch, self.run):
+            elif is_newest:
                 return epoch, names
             elif refusal is not None:
                 raise refusal
