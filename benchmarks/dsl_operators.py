@@ -148,6 +148,12 @@ OPERATORS: Final = (
         "update",
     ),
     Operator(
+        "agg of sum, count and max",
+        forms(programs.several),
+        _aggregates(_by_key, lambda: F.struct(_sum(), _number(), F.max("amount"))),
+        "update",
+    ),
+    Operator(
         "word count",
         {UPDATE: topology_of(programs.word_count, value_serde=Serdes.string(), topics=[LINES])},
         _aggregates(_by_word, _number, LINES),

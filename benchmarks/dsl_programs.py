@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from statestore import Serde, Serdes, Topology
 from statestore.dsl import (
+    Aggregate,
     BufferConfig,
     EmitStrategy,
     JoinWindows,
@@ -87,6 +88,11 @@ def total(stream: KStream, materialized: Materialized) -> KTable[Any]:
     return stream.group_by_key().sum(materialized=materialized)
 
 
+def several(stream: KStream, materialized: Materialized) -> KTable[Any]:
+    parts = {"total": Aggregate.sum(_itself), "number": Aggregate.count(), "highest": Aggregate.max(_itself)}
+    return stream.group_by_key().agg(parts, materialized=materialized)
+
+
 def tumbling(stream: KStream, materialized: Materialized) -> KTable[Any]:
     return stream.group_by_key().windowed_by(_windows()).count(materialized=materialized)
 
@@ -156,6 +162,10 @@ def _words(key: bytes, value: bytes) -> list[tuple[bytes, bytes]]:
 
 def _foreign_key(key: bytes, value: bytes) -> bytes:
     return key[:-1] + b"0"
+
+
+def _itself(value: int) -> int:
+    return value
 
 
 def _windows() -> TimeWindows:

@@ -20,13 +20,14 @@ from statestore.dsl.processors.suppressing import SuppressPlan
 from statestore.dsl.processors.suppressing_columns import SuppressingColumns
 from statestore.dsl.processors.suppression_buffer import BufferPlan
 from statestore.dsl.processors.table_views import TableView
+from statestore.dsl.processors.tables import ComputingTable, ComputingTableColumns
 from statestore.dsl.stream_graph import GraphNode, Stage, Staged
 from statestore.dsl.suppressed import Suppressed
 from statestore.dsl.table_plans import ComputedTable, KeptTable, KeyedTable, SuppressedTable, TablePlan
 from statestore.errors import TopologyError
 from statestore.format.keys.due_key import TIMER_KEYS
 from statestore.format.keys.entry_key import VALUE_KEYS
-from statestore.format.serde import Serde
+from statestore.format.serde import Serde, as_read
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import PartStore
 
@@ -110,7 +111,7 @@ class KTable(Staged, Generic[Stream]):
         wait_ms = windows[0].grace_ms if suppressed.limit_ms is None else suppressed.limit_ms
         held_back = SuppressPlan(buffer, suppressed.buffer, wait_ms, suppressed.limit_ms is None)
         plan = SuppressedTable(self._plan, held_back)
-        in_columns = self._in_columns and held_back.takes_columns
+        in_columns = self._in_columns and self._computed_of is None and held_back.takes_columns
         columns = partial(SuppressingColumns, held_back) if in_columns else None
         graph.add(
             GraphNode(
@@ -315,16 +316,34 @@ class KTable(Staged, Generic[Stream]):
             graph.new_store_name(prefix)  # Kafka numbers a store that it then does not make
         kept = asked if asked.name is not None else None
         node = graph.new_name(prefix, name)
+        values = asked.value_serde
+        has_columns = self._in_columns and values is not None and values.columns is not None
+        if not is_filter:
+            function = partial(_made, values if has_columns else None, function)
         plan = ComputedTable(self._plan, function, kept, leaves_out_nothing=is_filter)
         # If old values are known, no deletion goes on for a key that never passed the filter.
         plan.sends_old = is_filter and self._plan.send_old_values(even_unkept=False)
-        graph.add(GraphNode(node, (self._node,), plan.supplier, plan.stores))
-        return KTable(Stage(graph, node, self._key_serde, asked.value_serde), plan, computed_of=self)
+
+        def supplier() -> ProcessorSupplier:
+            computing, columns = plan.computing, None
+            if has_columns and values is not None and computing.store is None:
+                columns = partial(ComputingTableColumns, computing, values)
+            return graph.either_way(node, partial(ComputingTable, computing), columns)()
+
+        graph.add(GraphNode(node, (self._node,), supplier, plan.stores))
+        in_columns = has_columns and kept is None
+        return KTable(Stage(graph, node, self._key_serde, values, in_columns), plan, computed_of=self)
 
 
 def _kept(predicate: Callable[[Any, Any], Any], wanted: bool, key: Any, value: Any) -> Any:
     """Return the value if the predicate returns `wanted` for it, else None."""
     return value if bool(predicate(key, value)) is wanted else None
+
+
+def _made(values: Serde[Any] | None, function: Callable[[Any, Any], Any], key: Any, value: Any) -> Any:
+    """Return what a function returns; with a serde, what that reads of what it writes of it, as in columns."""
+    made = function(key, value)
+    return made if values is None else as_read(values, made)
 
 
 class GlobalKTable:

@@ -34,7 +34,7 @@ class RowSerde(Serde[Any]):
 def row_serde(row_type: pa.StructType) -> RowSerde:
     """Return the serde of rows of a type."""
     json = Serdes.json()
-    return RowSerde(json.name, json.serialize, json.deserialize, row_type=row_type)
+    return RowSerde(json.name, json.serialize, json.deserialize, columns=json.columns, row_type=row_type)
 
 
 def is_json(serde: Serde[Any] | None) -> bool:

@@ -16,7 +16,6 @@ from statestore.dsl.processors.suppressing import SuppressedView, Suppressing, S
 from statestore.dsl.processors.table_views import ComputedView, StoreView, TableView, VersionedView
 from statestore.dsl.processors.tables import (
     ComputedTablePlan,
-    ComputingTable,
     ReadingTable,
     TableProcessorPlan,
     TableStorePlan,
@@ -167,12 +166,12 @@ class ComputedTable(KeyedTable):
         """For how long old versions are kept, by itself or by the table that it is computed from."""
         return super().history_retention_ms if self.is_kept else self._of.history_retention_ms
 
-    def supplier(self) -> ProcessorSupplier:
-        """Return what makes the processor."""
+    @property
+    def computing(self) -> ComputedTablePlan:
+        """How it is computed."""
         # In a versioned table every version counts, even one that equals the one before.
         leaves_out_nothing = self._leaves_out_nothing and not self._of.is_versioned
-        plan = ComputedTablePlan(self._store(), self._changes(), self._function, leaves_out_nothing)
-        return partial(ComputingTable, plan)
+        return ComputedTablePlan(self._store(), self._changes(), self._function, leaves_out_nothing)
 
     def view(self) -> TableView:
         """Return what reads its store, or computes from the other table."""

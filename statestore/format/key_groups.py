@@ -26,6 +26,10 @@ class KeyGroups:
         self.codes: Integers
         """For each row the place of its key in `keys`."""
         keys = as_one_array(keys, "keys")
+        if isinstance(keys, pa.ExtensionArray):
+            stored = KeyGroups(keys.storage)
+            self.keys, self.codes = pa.ExtensionArray.from_storage(keys.type, stored.keys), stored.codes
+            return
         if _ascend(keys):
             self.keys, self.codes = keys, np.arange(len(keys))
             return
@@ -143,6 +147,7 @@ def _last_rows(codes: Integers, size: int) -> Integers:
 
 def _coded(keys: pa.Array) -> tuple[pa.Array, Integers]:
     """Return each key once, in the order of first rows, and the place of each row's key there."""
+    keys = keys.storage if isinstance(keys, pa.ExtensionArray) else keys
     coded = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode(null_encoding="encode")
     return coded.dictionary, coded.indices.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
 

@@ -14,7 +14,6 @@ Bytes that no serializer wrote (invalid UTF-8, a boolean 02) are errors here, bu
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ import pyarrow as pa
 from statestore.errors import DeserializationError, SerializationError, ServiceUnavailableError
 from statestore.errors.data import SerdeError
 from statestore.errors.readable import shape_of
+from statestore.format.json_serde import JSON_COLUMNS, deserialize_json, serialize_json
 from statestore.format.serde_columns import (
     BOOLEAN_COLUMNS,
     BYTES_COLUMNS,
@@ -356,28 +356,6 @@ def _deserialize_boolean(data: bytes) -> bool:
     _refuse_bytes("boolean", "needs 00 or 01", data)
 
 
-def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-_encode_json: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
-_decode_json: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode
-
-
-def _serialize_json(value: object) -> bytes:
-    try:
-        return _encode_json(value).encode()
-    except (TypeError, ValueError, RecursionError) as cause:
-        _refuse_value("json", str(cause), value, cause)
-
-
-def _deserialize_json(data: bytes) -> Any:
-    try:
-        return _decode_json(data.decode())
-    except (ValueError, RecursionError) as cause:
-        _refuse_bytes("json", str(cause), data, cause)
-
-
 _INT32_NUMBERS: Final = _Numbers[int]("_INT32_NUMBERS", "int32", ">i", "a signed integer of 32 bits")
 _INT64_NUMBERS: Final = _Numbers[int]("_INT64_NUMBERS", "int64", ">q", "a signed integer of 64 bits")
 _DOUBLE_NUMBERS: Final = _Numbers[float]("_DOUBLE_NUMBERS", "double", ">d", "a float", OverflowError)
@@ -388,7 +366,7 @@ _INT32: Final = Serde("int32", _INT32_NUMBERS.serialize, _INT32_NUMBERS.deserial
 _INT64: Final = Serde("int64", _INT64_NUMBERS.serialize, _INT64_NUMBERS.deserialize, columns=INT64_COLUMNS)
 _DOUBLE: Final = Serde("double", _DOUBLE_NUMBERS.serialize, _DOUBLE_NUMBERS.deserialize, columns=DOUBLE_COLUMNS)
 _BOOLEAN: Final = Serde("boolean", _serialize_boolean, _deserialize_boolean, columns=BOOLEAN_COLUMNS)
-_JSON: Final[Serde[Any]] = Serde("json", _serialize_json, _deserialize_json)
+_JSON: Final[Serde[Any]] = Serde("json", serialize_json, deserialize_json, columns=JSON_COLUMNS)
 
 STANDARD_SERDES: Final[Mapping[str, Serde[Any]]] = MappingProxyType(
     {serde.name: serde for serde in (_STRING, _BYTES, _INT32, _INT64, _DOUBLE, _BOOLEAN, _JSON)}

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from statestore.errors import DeserializationError, SerializationError, TopologyError
 from statestore.errors.readable import record_place
 from statestore.format.binary_columns import Flags, Integers, row_sizes
+from statestore.format.json_serde import json_column
 from statestore.format.serde import Serde, columns_of
 from statestore.format.serde_columns import BYTES_COLUMNS, DOUBLE_COLUMNS, INT64_COLUMNS, STRING_COLUMNS, ColumnSerde
 from statestore.headers.record_columns import ORIGIN, RecordColumns
@@ -251,11 +252,13 @@ def _columns_to_write(serde: Serde[Any] | None, type_: pa.DataType) -> ColumnSer
 
 
 def _column_of_one(node: str, what: str, item: object) -> pa.Array:
+    if isinstance(item, (dict, list)):
+        return json_column([item])
     type_ = pa.null() if item is None else _TYPES.get(type(item))
     if type_ is None:
         raise TypeError(
             f"batch processor {node!r} received a record whose {what} is of type {type(item).__name__}: a column "
-            "can hold bytes, str, int, float or bool"
+            "can hold bytes, str, int, float, bool, dict or list"
         )
     return pa.array([item], type_)
 

@@ -24,6 +24,7 @@ from statestore import (
     Windowed,
 )
 from statestore.dsl.aggregates.aggregable_stream import ReducibleStream
+from statestore.dsl.aggregates.aggregate import Aggregate
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
@@ -43,11 +44,22 @@ from statestore.stores.session import SessionStore
 from statestore.testing import TestRecord, TopologyTestDriver
 
 TEXT, INT32, INT64, DOUBLE = Serdes.string(), Serdes.int32(), Serdes.int64(), Serdes.double()
-BYTES = Serdes.bytes()
+BYTES, JSON = Serdes.bytes(), Serdes.json()
 POLICIES = ["latest", "first", "merge_distinct", "append", "none"]
 LONGER = "a\0\0\0\0\0\0\0\x14"
 """A key that stands between the sessions of another one."""
-STEPS = ["count", "sum", "min", "max", "first", "last"]
+SEVERAL = {
+    "sum": Aggregate.sum("x"),
+    "least": Aggregate.min("x"),
+    "mean": Aggregate.mean("y"),
+    "number": Aggregate.count("y"),
+    "all": Aggregate.collect(lambda row: row.get("y"), 2),
+}
+STEPS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(["count", "sum", "min", "max", "first", "last", "mean"], ()),
+    **{"collect": (2,), "top": (2,), "agg": (SEVERAL,)},
+}
+"""And their arguments."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +82,12 @@ class Program:
     def kept_serde(self) -> Serde[Any]:
         if self.step == "count" or (self.step == "sum" and self.value_serde == INT32):
             return INT64
-        return self.value_serde
+        return JSON if STEPS[self.step] or self.step == "mean" else self.value_serde
+
+    @property
+    def some(self) -> Any:
+        """What the store may hold."""
+        return {"mean": [1, 1], "collect": [1], "top": [1], "agg": {"sum": 1}}.get(self.step, SOME[self.kept_serde])
 
     def topology(self, *, in_columns: bool) -> Topology:
         builder = StreamsBuilder(in_columns=in_columns)
@@ -82,7 +99,7 @@ class Program:
         kept = Materialized.as_("kept").with_store_in_memory()
         kept = kept.with_caching_enabled() if self.is_cached else kept
         kept = kept if self.retention_ms is None else kept.with_retention(self.retention_ms)
-        table: KTable = getattr(grouped, self.step)(materialized=kept, headers=self.policy)
+        table: KTable = getattr(grouped, self.step)(*STEPS[self.step], materialized=kept, headers=self.policy)
         if self.windows is not None:
             table.late_records().to("late")
         if self.suppressed is not None:
@@ -160,22 +177,30 @@ SUPPRESSION_NUMBERS = [
     *("held-store-observed-stream-time", "held-store-times"),
     *(f"{COUNT_PREFIX}held-store-{what}" for what in ("records", "bytes")),
 ]
-SOME = {INT32: 1, INT64: 1, DOUBLE: 1.0, TEXT: "t"}
+SOME = {INT32: 1, INT64: 1, DOUBLE: 1.0, TEXT: "t", JSON: 1}
+NUMBERS = st.integers(-9, 9) | st.floats(-9, 9) | st.just(2**63 - 1)
+ROWS = st.dictionaries(st.sampled_from("xyz"), st.none() | NUMBERS | st.just("NaN"))
 VALUES = {
     INT32: st.integers(-(2**31), 2**31 - 1),
     INT64: st.integers(-(2**62), 2**62) | st.integers(-9, 9),
     DOUBLE: st.floats(),
     TEXT: st.text(max_size=2),
+    JSON: NUMBERS,
 }
+OTHERS = {
+    "agg": ROWS | ROWS | ROWS | st.just("no row"),
+    "collect": st.recursive(NUMBERS | st.text(max_size=2), lambda inner: st.lists(inner, max_size=2) | ROWS),
+}
+"""Values in JSON that not all aggregates take."""
 SPANS = st.integers(1, 5) | st.integers(1, 20)
 LAST_TIMES = [15, 40, 400, 400_000]
 """So records share windows, miss them, leave what the store shows, and whole segments of it."""
 
 
 @st.composite
-def micro_batches(draw: st.DrawFn, value_serde: Serde[Any]) -> list[list[TestRecord]]:
+def micro_batches(draw: st.DrawFn, value_serde: Serde[Any], step: str = "") -> list[list[TestRecord]]:
     keys = st.sampled_from([None, "", "a", "a", "ab", "b", LONGER])
-    values = st.none() | VALUES[value_serde]
+    values = st.none() | (OTHERS.get(step, VALUES[JSON]) if value_serde == JSON else VALUES[value_serde])
     times = st.integers(0, draw(st.sampled_from(LAST_TIMES)))
     headers = st.lists(st.tuples(st.sampled_from("hi"), st.none() | st.binary(max_size=2)), max_size=3).map(Headers)
     count = draw(st.integers(0, 40))  # else most lists are of one or two
@@ -188,8 +213,10 @@ def micro_batches(draw: st.DrawFn, value_serde: Serde[Any]) -> list[list[TestRec
 
 @st.composite
 def programs(draw: st.DrawFn, of: str) -> Program:
-    step = draw(st.sampled_from(STEPS))
-    serde = draw(st.sampled_from([INT32, INT64, DOUBLE] if step in ("sum", "min", "max") else [INT64, DOUBLE, TEXT]))
+    step = draw(st.sampled_from([*STEPS]))
+    has_numbers = step in ("sum", "min", "max", "mean", "top")
+    serdes = [INT32, INT64, DOUBLE, JSON] if has_numbers else [INT64, DOUBLE, TEXT, JSON]
+    serde = JSON if step == "agg" else draw(st.sampled_from(serdes))
     policy = HeaderPolicy.of(draw(st.sampled_from(POLICIES)))
     if draw(st.booleans()):
         policy = policy.capped(max_count=draw(st.integers(0, 3)), max_bytes=draw(st.integers(0, 20)))
@@ -229,7 +256,7 @@ def run(
     with TopologyTestDriver(before.topology(in_columns=in_columns), interceptors=[logs]) as driver:
         if isinstance(program, Program):
             for start_ms in program.ahead:
-                kept, some = driver.get_state_store("kept"), SOME[program.kept_serde]
+                kept, some = driver.get_state_store("kept"), program.some
                 if isinstance(kept, SessionStore):
                     kept.put(Windowed("b", start_ms, start_ms), AggregationWithHeaders(some, Headers()))
                 else:
@@ -274,7 +301,7 @@ def _counted(driver: TopologyTestDriver) -> dict[str, float]:
 @given(st.data())
 def test_columns_do_what_records_do(of: str, data: st.DataObject) -> None:
     program = data.draw(programs(of))
-    batches = data.draw(micro_batches(program.value_serde))
+    batches = data.draw(micro_batches(program.value_serde, program.step))
     restarts_after = data.draw(st.integers(0, 3))
     nodes = program.topology(in_columns=True).processors.values()
     assert any(isinstance(node.supplier(), BatchProcessor) for node in nodes)
@@ -290,7 +317,7 @@ def test_columns_do_what_records_do(of: str, data: st.DataObject) -> None:
 @given(st.data())
 def test_suppression_in_columns_does_what_it_does_by_records(data: st.DataObject) -> None:
     program = data.draw(suppressed_programs())
-    batches, restarts_after = data.draw(micro_batches(program.value_serde)), data.draw(st.integers(0, 3))
+    batches, restarts_after = data.draw(micro_batches(program.value_serde, program.step)), data.draw(st.integers(0, 3))
     nodes = program.topology(in_columns=True).processors
     assert isinstance(nodes["held"].supplier(), BatchProcessor)
     by_records = run(program, batches, restarts_after, in_columns=False)

@@ -10,10 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore import BatchProcessor, Headers, Processor, ProcessorContext, Record, RecordColumns, Serdes, Topology
+from statestore.dsl.aggregates.aggregable_stream import ReducibleStream
 from statestore.dsl.kstream import KStream
+from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors import stateless
 from statestore.dsl.streams_builder import StreamsBuilder
+from statestore.dsl.windows import SessionWindows, TimeWindows
 from statestore.errors import StateStoreError
 from statestore.headers.topic_columns import source_batch
 from statestore.interception.failures import FailureHandling
@@ -24,6 +27,7 @@ from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.interceptors import Named
 
 TEXT, INT64, DOUBLE, BYTES = Serdes.string(), Serdes.int64(), Serdes.double(), Serdes.bytes()
+JSON = Serdes.json()
 
 
 class OwnText(str):
@@ -56,6 +60,11 @@ STEPS: dict[str, Callable[[KStream], KStream]] = {
     "twice": lambda stream: stream.flat_map(
         lambda key, value: [(None, str(value)), [str(value), None]], key_serde=TEXT, value_serde=TEXT
     ),
+    "JSON": lambda stream: stream.map_values(
+        lambda value: value and {"v": [value], "b": size(value)}, value_serde=JSON
+    ),
+    "keys of JSON": lambda stream: stream.select_key(lambda key, value: [size(value) % 2], key_serde=JSON),
+    "table": lambda stream: table_of(stream),
     "again": lambda stream: with_known_values(stream).repartition(key_serde=TEXT),
     "branches": lambda stream: branches_of(stream),
     "one branch": lambda stream: one_branch_of(stream),
@@ -85,10 +94,36 @@ FAILING: dict[str, Callable[[KStream], KStream]] = {
         .to_stream()
         .map_values(lambda count: 1 if count == 3 else str(count), value_serde=TEXT)
     ),
+    "what JSON can't hold": lambda stream: stream.map_values(
+        lambda value: {1, 2} if value == "bad" else [value], value_serde=JSON
+    ),
+    "a rank": lambda stream: ranked(stream.group_by_key()),
+    "a rank in windows": lambda stream: ranked(
+        stream.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(10).advance_by(5))
+    ),
+    "a rank in sessions": lambda stream: ranked(
+        stream.group_by_key().windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(5))
+    ),
+    "a value of a table": lambda stream: (
+        last_of(stream).map_values(failing, value_serde=TEXT).filter(lambda key, value: True).to_stream()
+    ),
+    "a table's, which can't be written": lambda stream: (
+        last_of(stream).map_values(lambda value: 1 if value == "bad" else value, value_serde=TEXT).to_stream()
+    ),
     "what can't be written": lambda stream: stream.map_values(
         lambda value: 1 if value == "bad" else value, value_serde=TEXT
     ),
 }
+
+
+def ranked(grouped: ReducibleStream[KStream]) -> KStream:
+    top: KTable = grouped.top(2, by=failing, materialized=Materialized().with_store_in_memory())
+    return top.to_stream().map_values(str, value_serde=TEXT).select_key(lambda key, value: str(key), key_serde=TEXT)
+
+
+def last_of(stream: KStream) -> KTable:
+    kept = Materialized().with_store_in_memory()
+    return stream.filter(lambda key, value: key is not None).group_by_key().last(materialized=kept)
 
 
 def branches_of(stream: KStream) -> KStream:
@@ -104,6 +139,17 @@ def one_branch_of(stream: KStream) -> KStream:
     """The only branch: other records go nowhere."""
     split = stream.split(name=f"{stream._node}-")
     return split.branch(lambda key, value: key == "k", name="k").no_default_branch()[f"{stream._node}-k"]
+
+
+def table_of(stream: KStream) -> KStream:
+    counted = (
+        with_known_values(stream)
+        .group_by(lambda key, value: size(value) % 2, key_serde=INT64)
+        .count(materialized=Materialized().with_store_in_memory())
+    )
+    odd = counted.map_values(lambda count: {"n": count} if count % 3 else None, value_serde=JSON)
+    odd.filter(lambda key, value: key or value["n"] > 1).changes().map_values(str, value_serde=TEXT).to("rest")
+    return odd.map_values(lambda key, value: float(key + value["n"]), value_serde=DOUBLE).to_stream()
 
 
 def with_known_values(stream: KStream) -> KStream:
@@ -173,6 +219,43 @@ def test_columns_do_what_records_do(names: list[str], batches: list[list[TestRec
         assert run(topology_of(names, STEPS, in_columns=True), batches) == in_columns
     if "whole" not in names:  # in columns, its values are floats
         assert run(topology_of(names, STEPS, in_columns=False), batches) == in_columns
+
+
+TEXTS = texts(
+    "{}", ' {"b": 1, "a": 1e2}', '{"a":1,"a":2}', "null", "1e999", '"\\ud800"', '"é"', "[1", "1,2", "NaN", "", None
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    batches=st.lists(st.lists(st.builds(TestRecord, TEXTS, TEXTS, st.integers(0, 9)), max_size=7), min_size=1),
+    on_bad_bytes=st.sampled_from(["fail", "continue", "dead_letter"]),
+    steps=st.sampled_from(["none", "last", "mapped", "counted"]),
+)
+def test_json_in_columns_is_what_it_is_by_records(
+    batches: list[list[TestRecord]], on_bad_bytes: str, steps: str
+) -> None:
+    def made_of(stream: KStream) -> KStream:
+        kept = Materialized().with_store_in_memory()
+        if steps == "last":
+            return stream.group_by_key().last(materialized=kept).to_stream()
+        if steps == "mapped":
+            return stream.map_values(lambda key, value: [key, value], value_serde=JSON)
+        return stream.group_by_key().count(materialized=kept).to_stream() if steps == "counted" else stream
+
+    def topology(in_columns: bool) -> Topology:
+        builder = StreamsBuilder(in_columns=in_columns)
+        made_of(builder.stream("in", key_serde=JSON, value_serde=JSON)).to("out")
+        return builder.build()
+
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(column_receivers, "_ROWS_MIN", 0)
+        columns, records = (
+            run(topology(in_columns), batches, deserialization=on_bad_bytes) for in_columns in (True, False)
+        )
+    for found in (columns, records):  # in columns, what can't be written to a store is not said to be of one record
+        found["error"] = found["error"] and found["error"].partition(":")[0]
+    assert columns == records
 
 
 @pytest.mark.parametrize("stage", ["none", "processing", "production"])

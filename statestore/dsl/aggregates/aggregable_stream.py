@@ -262,4 +262,4 @@ def checked_aggregation(initializer: Function, aggregator: Function, merger: Fun
     checked("aggregate()", aggregator, "key", "value", "aggregate")
     if merger is not None:
         checked("aggregate()", merger, "key", "aggregate", "other aggregate")
-    return Aggregation(initializer, aggregator, merger=merger)
+    return Aggregation(initializer, aggregator, merger=merger, is_users=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -77,7 +78,7 @@ class ColumnUpdate:
 
     def __init__(self, aggregation: ColumnAggregation, plan: AggregatePlan, context: ProcessorContext) -> None:
         self._aggregation, self._headers = aggregation, plan.headers
-        self._begins_with_zero = aggregation.counts and not plan.changes.is_cached
+        self._is_cached = plan.changes.is_cached
         self._context = context
 
     def of(self, groups: KeyGroups, held: HeldColumns, records: RecordColumns) -> UpdatedColumns:
@@ -87,7 +88,7 @@ class ColumnUpdate:
         """
         assert held.timestamp_ms is not None  # the stores of tables have timestamps and headers
         assert held.headers is not None
-        new = self._aggregation.run(groups, records.value, held.value)
+        new = self._aggregation.run(groups, records.value, held.value, partial(self._context.fail_on, records))
         is_held = is_valid(held.value)
         times = groups.running(
             np.maximum,
@@ -96,7 +97,7 @@ class ColumnUpdate:
             is_held,
         )
         headers = self._merged(groups, held.headers, records.headers)
-        before = pc.fill_null(held.value, 0) if self._begins_with_zero else held.value
+        before = held.value if self._is_cached else self._aggregation.begun(held.value)
         return UpdatedColumns(new, _shifted(groups, before, new), pa.array(times, pa.int64()), headers)
 
     def _merged(self, groups: KeyGroups, held: pa.BinaryArray, coming: pa.BinaryArray) -> pa.BinaryArray:
@@ -121,6 +122,5 @@ class ColumnUpdate:
 def _shifted(groups: KeyGroups, before: pa.Array, new: pa.Array) -> pa.Array:
     """Return the value before each row: that of the key's row before, or the one that was held."""
     rows = groups.rows_before
-    is_first = rows < 0
-    earlier = new.take(pa.array(np.where(is_first, 0, rows)))
-    return pc.if_else(pa.array(is_first), before.take(pa.array(groups.codes)), earlier)
+    places = np.where(rows < 0, groups.codes, len(before) + rows)
+    return pa.concat_arrays([before, new]).take(pa.array(places))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.dsl.change import Change
-from statestore.dsl.column_types import change_column
+from statestore.dsl.column_types import WindowedType, change_column
 from statestore.format.binary_columns import as_one_array
 from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import Serde
@@ -158,7 +158,7 @@ def _merged(parts: list[_Part]) -> _Part:
 
 def groups_of(keys: pa.Array) -> KeyGroups:
     """Return which rows have the same key, which may be windowed."""
-    if not isinstance(keys, pa.ExtensionArray):
+    if not isinstance(keys.type, WindowedType):
         return KeyGroups(keys)
     fields = [KeyGroups(keys.storage.field(name)).codes for name in ("key", "start_ms", "end_ms")]
     codes = fields[0]

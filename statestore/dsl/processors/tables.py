@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from statestore.bytestore.kinds.versioned_rows import NOT_PUT, VALID_TO_UNDEFINED
 from statestore.dsl.change import Change
+from statestore.dsl.column_types import change_column
 from statestore.dsl.processors.changes_out import ChangesPlan
 from statestore.dsl.processors.planned import Planned
-from statestore.format.serde import Serde
+from statestore.format.serde import Serde, column_of
+from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
-from statestore.processor.processor import DROPPED_RECORDS, Processor
+from statestore.processor.processor import DROPPED_RECORDS, BatchProcessor, Processor
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
 from statestore.stores.versioned import VersionedKeyValueStore
@@ -163,3 +168,36 @@ class ComputingTable(TableProcessor[ComputedTablePlan]):
 
     def _computed(self, key: Any, value: Any) -> Any:
         return None if value is None else self._plan.function(key, value)
+
+
+class ComputingTableColumns(ComputingTable, BatchProcessor):
+    """Does the same with columns, for a table without a store; its values have a serde with columns."""
+
+    def __init__(self, plan: ComputedTablePlan, values: Serde[Any]) -> None:
+        super().__init__(plan)
+        self._values = values
+
+    def process_batch(self, records: RecordColumns) -> None:
+        """Compute the changes to send on."""
+        changes, plan = records.value.storage, self._plan
+        keys = records.key.to_pylist()
+        new = self._all_computed(records, keys, changes.field("new"))
+        old = self._all_computed(records, keys, changes.field("old")) if plan.changes.send_old else [None] * len(new)
+        columns = [column_of(self._values, each) for each in (new, old)]
+        if columns[0] is None or columns[1] is None:  # whoever writes them says whether that matters
+            self._context.forward_rows(records, keys, [*map(Change, new, old)])
+            return
+        values = change_column(*columns)
+        made = RecordColumns.adopt(records.key, values, records.timestamp_ms, records.headers, records.origin)
+        if plan.changes.send_old and plan.leaves_out_nothing:
+            made = made.filter(pc.or_(columns[0].is_valid(), columns[1].is_valid()))
+        self._context.forward_batch(made)
+
+    def _all_computed(self, records: RecordColumns, keys: Sequence[Any], values: pa.Array) -> list[Any]:
+        made: list[Any] = []
+        try:
+            for key, value in zip(keys, values.to_pylist(), strict=True):
+                made.append(self._computed(key, value))
+        except Exception as cause:
+            self._context.fail_on(records, len(made), cause)
+        return made

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.dsl.aggregations import aggregates_of
+from statestore.dsl.aggregations import aggregates_of, of_type
 from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating import Update
 from statestore.dsl.processors.changes_out import groups_of
@@ -166,13 +166,7 @@ class SessionAggregatingColumns(WindowedAggregateColumns[SessionWindows]):
         closed_ms = self._closing.of_keys(records, closing.closed_ms).tolist()
         seen_ms = self._closing.seen(closing.closed_ms).tolist()
         rows = records.by_key.codes.tolist(), times_ms, values.coming, headers.coming, closed_ms, seen_ms
-        merged = self._merging.merge(
-            zip(*rows, strict=True),
-            records.by_key.keys.to_pylist(),
-            sessions,
-            merge_headers,
-            self._store.stream_time_ms,
-        )
+        merged = self._merged(records, rows, sessions, merge_headers)
         self._tell_late(records, np.array(merged.late, np.int64))
         changed = self._changed(records, merged, values, headers)
         if self._final is not None:
@@ -184,6 +178,21 @@ class SessionAggregatingColumns(WindowedAggregateColumns[SessionWindows]):
             self._keep(records, changed)
         if self._final is None:
             self._changes.send(changed.made, changed.old, changed.groups)
+
+    def _merged(
+        self,
+        records: RecordColumns,
+        columns: tuple[Sequence[Any], ...],
+        sessions: list[list[Session]],
+        merge_headers: Callable[[Any, Any], Any],
+    ) -> MergedRecords:
+        keys, stream_time_ms = records.by_key.keys.to_pylist(), self._store.stream_time_ms
+        rows = zip(*columns, strict=True)
+        try:
+            return self._merging.merge(rows, keys, sessions, merge_headers, stream_time_ms)
+        except Exception as cause:
+            not_reached = sum(1 for _ in rows)
+            self._context.fail_on(records, max(0, len(records) - not_reached - 1), cause)
 
     def _held(self, keys: pa.Array, starts_ms: Integers, ends_ms: Integers) -> HeldColumns:
         held: HeldColumns = self._store.fetch_session_many(keys, starts_ms, ends_ms)
@@ -208,7 +217,7 @@ class SessionAggregatingColumns(WindowedAggregateColumns[SessionWindows]):
         aggregation = self._aggregation
         if aggregation.counts:
             return _Made([None] * len(coming), held)
-        return _Chosen(coming, held) if aggregation.combine is None else _Made(coming.to_pylist(), held)
+        return _Chosen(of_type(held.type, coming), held) if aggregation.chooses else _Made(coming.to_pylist(), held)
 
     def _headers_of(self, coming: pa.BinaryArray, held: pa.BinaryArray) -> tuple[_Items, Callable[[Any, Any], Any]]:
         """Return the headers, and a function that merges two lists of them."""

@@ -280,8 +280,9 @@ class WindowedAggregatingColumns(WindowedAggregateColumns[TimeWindows]):
 
     def _at_once(self, records: RecordColumns) -> Iterable[slice]:
         sizes = row_sizes(records.headers) + _ROW_BYTES
-        if pa.types.is_binary(records.value.type) or pa.types.is_string(records.value.type):
-            sizes += row_sizes(records.value)
+        values = records.value.storage if isinstance(records.value, pa.ExtensionArray) else records.value
+        if pa.types.is_binary(values.type) or pa.types.is_string(values.type):
+            sizes += row_sizes(values)
         return slices(sizes * self._plan.windows.most_at_once, _BYTES_AT_ONCE)
 
     def _aggregate(self, closing: Closing) -> None:
