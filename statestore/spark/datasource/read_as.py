@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from statestore.errors import DataSourceOptionError, DeserializationError, SerializationError
+from statestore.format.json_serde import JSON_COLUMNS
 from statestore.format.serde import STANDARD_SERDES, Serde, standard_serde
 from statestore.format.serde_columns import STRING_COLUMNS, ColumnSerde
 from statestore.spark.spark_versions import filters
@@ -70,7 +71,8 @@ class ReadAs:
         return column in ("key", "value") and getattr(self, column) != BYTES
 
     def _columns(self, column: str) -> ColumnSerde:
-        return STANDARD_SERDES[getattr(self, column)].columns or STRING_COLUMNS
+        columns = STANDARD_SERDES[getattr(self, column)].columns
+        return STRING_COLUMNS if columns is None or columns == JSON_COLUMNS else columns
 
 
 AS_BYTES: Final = ReadAs()
