@@ -65,8 +65,10 @@ class Aggregation:
         """Return what does it to columns, if it can with these serdes."""
         if self.columns is not None and self.columns.takes(values, aggregates):
             return self.columns
-        has_columns = values.columns is not None and aggregates.columns == JSON_COLUMNS
-        return _ByFunctions(self.initializer, self.aggregator) if has_columns and not self.is_users else None
+        if self.is_users or values.columns is None or aggregates.columns is None:
+            return None
+        is_json = aggregates.columns.type == JSON_COLUMNS.type
+        return _ByFunctions(self.initializer, self.aggregator) if is_json else None
 
 
 class ColumnAggregation(ABC):

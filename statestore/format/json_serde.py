@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from statestore.errors import DeserializationError, SerializationError
 from statestore.errors.readable import shape_of
-from statestore.format.binary_columns import as_binary_array
+from statestore.format.binary_columns import as_binary_array, as_one_array
 from statestore.format.serde_columns import ColumnSerde
 
 
@@ -120,6 +120,7 @@ def json_column(values: Iterable[Any]) -> pa.ExtensionArray:
 
 
 def _serialize(column: pa.Array) -> pa.BinaryArray:
+    column = as_one_array(column, "json")
     if not isinstance(column.type, JsonType):
         return json_column(column.to_pylist()).storage
     if pc.any(pc.starts_with(column.storage, _UNWRITABLE)).as_py():

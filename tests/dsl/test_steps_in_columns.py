@@ -65,7 +65,7 @@ STEPS: dict[str, Callable[[KStream], KStream]] = {
     ),
     "keys of JSON": lambda stream: stream.select_key(lambda key, value: [size(value) % 2], key_serde=JSON),
     "table": lambda stream: table_of(stream),
-    "again": lambda stream: with_known_values(stream).repartition(key_serde=TEXT),
+    "again": lambda stream: with_known_values(stream).repartition(key_serde=stream._key_serde or TEXT),
     "branches": lambda stream: branches_of(stream),
     "one branch": lambda stream: one_branch_of(stream),
     "count": lambda stream: counts_of(stream),
@@ -144,12 +144,12 @@ def one_branch_of(stream: KStream) -> KStream:
 def table_of(stream: KStream) -> KStream:
     counted = (
         with_known_values(stream)
-        .group_by(lambda key, value: size(value) % 2, key_serde=INT64)
+        .group_by(lambda key, value: str(size(value) % 2), key_serde=TEXT)
         .count(materialized=Materialized().with_store_in_memory())
     )
     odd = counted.map_values(lambda count: {"n": count} if count % 3 else None, value_serde=JSON)
-    odd.filter(lambda key, value: key or value["n"] > 1).changes().map_values(str, value_serde=TEXT).to("rest")
-    return odd.map_values(lambda key, value: float(key + value["n"]), value_serde=DOUBLE).to_stream()
+    odd.filter(lambda key, value: key == "1" or value["n"] > 1).changes().map_values(str, value_serde=TEXT).to("rest")
+    return odd.map_values(lambda key, value: float(int(key) + value["n"]), value_serde=DOUBLE).to_stream()
 
 
 def with_known_values(stream: KStream) -> KStream:

@@ -244,7 +244,7 @@ def test_an_encrypted_serde_writes_ciphertext(serde: Any) -> None:
         with pytest.raises(DeserializationError, match="encrypted"):
             after.deserialize(other)
     if serde.columns is not None:
-        column = pa.array([value, None], serde.columns.type)
+        column = serde.columns.deserialize(pa.array([serde.serialize(value), None]))
         written = after.columns.serialize(column)
         assert written.is_null().to_pylist() == [False, True]
         assert after.deserialize(written[0].as_py()) == value

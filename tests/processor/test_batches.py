@@ -503,8 +503,8 @@ def test_what_a_row_leads_to_further_down_names_the_row() -> None:
 
 
 def test_a_source_above_needs_serdes_with_columns() -> None:
-    _, topology = seen(value_serde=Serdes.json())
-    with pytest.raises(TopologyError, match="its value serde 'json' has no columns"):
+    _, topology = seen(value_serde=Serdes.of("own", bytes, bytes))
+    with pytest.raises(TopologyError, match="its value serde 'own' has no columns"):
         Task(topology, 0, {}, TaskRecordContext())
 
 

@@ -87,7 +87,8 @@ class RunFences:
         while True:
             # Another attempt of this run may have left a later one meanwhile.
             epoch = max([left, *(fence.epoch for fence in _fence_names(names) if fence.run == self.run)])
-            is_newest = max(_fence_names(names), default=FenceName(0, "")) <= FenceName(epoch, self.run)
+            newest = max(_fence_names(names), default=None)
+            is_newest = newest is None or newest <= FenceName(epoch, self.run)
             has_gone_on = is_newest and self._has_gone_on(pointer, head, epoch)
             if epoch == 0 or _is_shared(names, epoch, self.run) or has_gone_on:
                 left = self._leave_fence(pointer, head, names, known)
@@ -96,8 +97,8 @@ class RunFences:
             elif refusal is not None:
                 raise refusal
             else:
-                newest = read_fences(self.location, names)[-1]
-                refusal = RunFencedError(str(self.location), shard=pointer.shard, run=self.run, by=newest.describe())
+                by = read_fences(self.location, names)[-1].describe()
+                refusal = RunFencedError(str(self.location), shard=pointer.shard, run=self.run, by=by)
                 # Two runs may have taken one epoch, and another attempt of this run a later one: so it looks once more
                 # before it raises.
             names = self.location.names(delta_directory(pointer.shard))
