@@ -15,6 +15,7 @@ from orders import expected_totals, seeded_orders
 from statestore.errors import RecoveryError
 from statestore.errors.new_state import StatePointersError
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.heads.head import HEADS_DIRECTORY
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, read_metadata
 from statestore.spark import __main__ as command_line
@@ -45,8 +46,9 @@ def stopped_for_all(spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def stopped(stopped_for_all: OrderQuery, tmp_path: Path) -> OrderQuery:
-    """All that the query has left, for one test alone."""
-    shutil.copytree(stopped_for_all.home, tmp_path, dirs_exist_ok=True)
+    """All that the query has left, for one test alone, but heads: its listener may still write them."""
+    without_heads = shutil.ignore_patterns(HEADS_DIRECTORY)
+    shutil.copytree(stopped_for_all.home, tmp_path, ignore=without_heads, dirs_exist_ok=True)
     return OrderQuery(stopped_for_all.spark, tmp_path, stopped_for_all.via)
 
 
