@@ -4,7 +4,8 @@ stateful        the entry: a topology as an operator of a query; query_stages: a
 shards          what a shard is given and gives back, and the call between
 dataframes      turns DataFrames into records and back, and works on them
 checkpoints     what a checkpoint says; start_refusal: checks that are possible only when a query starts
-figures         the figures of a batch; listener: who is told; metrics: Prometheus and OpenTelemetry
+figures         the figures of a batch; listener: who is told; metrics: Prometheus and OpenTelemetry; messaging_metrics:
+                those that OpenTelemetry names
 heads           publishes what a batch has committed
 recommendation, query_settings, python_daemon
                 how Spark is set up

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from statestore.recovery.commit.figures import SizeFigures
 from statestore.spark.figures import BatchFigures, batch_figures, size_text, sums_by_store
 from statestore.spark.heads import ClientHeads
+from statestore.spark.messaging_metrics import MessagingExporter, messaging_exporter
 from statestore.spark.metrics import Exporter, opentelemetry_exporter, prometheus_exporter, readings
 from statestore.spark.sessions import is_connect
 
@@ -46,6 +47,7 @@ class StateStoreListener(StreamingQueryListener):
         """
         self._on_batch = on_batch
         self._exporters: list[Exporter] = []
+        self._messaging_exporters: list[MessagingExporter] = []
         self._lock = threading.Lock()
         self._history: deque[BatchFigures] = deque(maxlen=history)
         self._called: dict[str, set[tuple[str, int]]] = {}
@@ -65,9 +67,11 @@ class StateStoreListener(StreamingQueryListener):
     def to_opentelemetry(self, provider: MeterProvider | None = None) -> Self:
         """Add the figures up in instruments of a meter provider, the one that is configured for None; return self.
 
-        Needs the extra `opentelemetry`.
+        Queries that read or write Kafka also get the metrics for messaging that OpenTelemetry itself names. Needs the
+        extra `opentelemetry`.
         """
         self._exporters.append(opentelemetry_exporter(provider))
+        self._messaging_exporters.append(messaging_exporter(provider))
         return self
 
     def batches(self, query_id: str | None = None) -> list[BatchFigures]:
@@ -91,8 +95,12 @@ class StateStoreListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Keep and log a batch's figures."""
         try:
-            for figures in batch_figures(event.progress):
+            found = batch_figures(event.progress)
+            for figures in found:
                 self._take(figures, self._called.setdefault(figures.run_id, set()))
+            if found:
+                for exporter in self._messaging_exporters:
+                    exporter(event.progress, found)
             # Only Spark's client tells a listener of its session.
             if self.spark is not None and is_connect(self.spark):
                 self._heads.take(self.spark, event.progress)

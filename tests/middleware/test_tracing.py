@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import uuid
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from opentelemetry import baggage, trace
 from opentelemetry.propagators.textmap import TextMapPropagator, default_setter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, TraceIdRatioBased
+from opentelemetry.semconv._incubating.attributes import messaging_attributes as attribute
 from opentelemetry.trace import SpanKind, StatusCode
 
 from statestore import ConsumerRecord, Headers, ProducerRecord, Record, RecordColumns
@@ -82,24 +84,36 @@ def test_b12_the_spans_of_a_record_are_named_and_related_by_the_conventions(kept
     ]
     assert {format(span.context.trace_id, "032x") for span in kept.spans} == {SAMPLED[3:35].decode()}
     assert format(by_name["poll orders"].parent.span_id, "016x") == SAMPLED[36:52].decode()
-    assert dict(by_name["process orders"].attributes or {}) == {
-        "messaging.system": "kafka",
-        "messaging.operation.name": "process",
-        "messaging.operation.type": "process",
-        "messaging.destination.name": "orders",
-        "messaging.destination.partition.id": "3",
-        "messaging.kafka.offset": 17,
-        "messaging.kafka.message.key": "ada",
-        "messaging.consumer.group.name": "totals-query",
-    }
+    kafka = {attribute.MESSAGING_SYSTEM: attribute.MessagingSystemValues.KAFKA.value}
+    for name, operation in (("poll orders", "RECEIVE"), ("process orders", "PROCESS")):
+        assert dict(by_name[name].attributes or {}) == {
+            **kafka,
+            attribute.MESSAGING_OPERATION_NAME: name.split()[0],
+            attribute.MESSAGING_OPERATION_TYPE: attribute.MessagingOperationTypeValues[operation].value,
+            attribute.MESSAGING_DESTINATION_NAME: "orders",
+            attribute.MESSAGING_DESTINATION_PARTITION_ID: "3",
+            attribute.MESSAGING_KAFKA_OFFSET: 17,
+            attribute.MESSAGING_KAFKA_MESSAGE_KEY: "ada",
+            attribute.MESSAGING_CONSUMER_GROUP_NAME: "totals-query",
+        }
     assert dict(by_name["send totals"].attributes or {}) == {
-        "messaging.system": "kafka",
-        "messaging.operation.name": "send",
-        "messaging.operation.type": "send",
-        "messaging.destination.name": "totals",
-        "messaging.kafka.message.key": "ada",
+        **kafka,
+        attribute.MESSAGING_OPERATION_NAME: "send",
+        attribute.MESSAGING_OPERATION_TYPE: attribute.MessagingOperationTypeValues.SEND.value,
+        attribute.MESSAGING_DESTINATION_NAME: "totals",
+        attribute.MESSAGING_KAFKA_MESSAGE_KEY: "ada",
     }
     assert headers == Headers([("tenant", b"eu"), (TRACEPARENT, traceparent(by_name["send totals"]))])
+
+
+def test_b12_the_span_of_reading_links_to_that_of_sending_which_is_its_parent(kept: KeptSpans) -> None:
+    Chain([Tracing(kept)]).ingest(consumed((TRACEPARENT, SAMPLED)))
+    Chain([Tracing(kept)]).ingest(consumed())
+    first, second = kept.spans
+    assert [(format(one.context.span_id, "016x"), one.context.is_remote) for one in first.links] == [
+        (SAMPLED[36:52].decode(), True)
+    ]
+    assert second.links == ()
 
 
 def test_b12_what_user_code_does_belongs_to_the_trace(kept: KeptSpans) -> None:
@@ -317,6 +331,12 @@ def test_a_tombstone_says_so_and_keys_show_if_they_are_text(kept: KeptSpans) -> 
     shown = [dict(span.attributes or {}) for span in kept.spans]
     assert [one.get("messaging.kafka.message.key") for one in shown] == ["ada", None, None, None, None]
     assert all(one["messaging.kafka.message.tombstone"] is True for one in shown)
+    tracing = Tracing(kept)
+    for key in (7, uuid.UUID(int=7), True, ("a", 7)):
+        tracing.on_consume(Record(key, "v", 1))
+    tracing.finish_batch()
+    shown = [dict(span.attributes or {}) for span in kept.spans[-4:]]
+    assert [one.get(attribute.MESSAGING_KAFKA_MESSAGE_KEY) for one in shown] == ["7", str(uuid.UUID(int=7)), None, None]
     Chain([Tracing(kept, shows_keys=False)]).ingest(consumed())
     assert "messaging.kafka.message.key" not in dict(kept.spans[-1].attributes or {})
 

@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import sys
-import threading
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -31,7 +30,6 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.spark import (
     MemoryOptions,
-    StateStoreListener,
     batch_figures,
     error_of,
     from_records,
@@ -51,6 +49,7 @@ from tests.support.interceptors import Stamp
 from tests.support.kafka.transactions import values
 from tests.support.recovery.s3_server import S3
 from tests.support.spark.queries import KAFKA_ROWS
+from tests.support.spark.told import EndingListener
 from tests.support.spark.versions import not_in_spark_4_0, only_in_spark_4_0
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -76,18 +75,6 @@ def records(spark: SparkSession, name: str) -> DataFrame:
 def started(rows: DataFrame, name: str, output: str = "output") -> Any:
     writer = rows.writeStream.format("parquet").option("path", str(THEIRS / name / output))
     return writer.option("checkpointLocation", str(THEIRS / name / "checkpoint")).trigger(availableNow=True).start()
-
-
-class EndingListener(StateStoreListener):
-    """Knows when it is told of nothing any more: Spark waits for itself if it is removed before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.has_ended = threading.Event()
-
-    def onQueryTerminated(self, event: Any) -> None:
-        super().onQueryTerminated(event)
-        self.has_ended.set()
 
 
 def head_there(location: str) -> Any:

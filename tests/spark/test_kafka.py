@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.semconv._incubating.attributes import messaging_attributes as attribute
+from opentelemetry.semconv._incubating.metrics import messaging_metrics
 from pyspark.sql import SparkSession
 
 from kafka_running_total import expected_results, results_by_customer
@@ -18,6 +22,7 @@ from orders import Order, expected_totals, seeded_orders
 from statestore.spark import read_store
 from statestore.testing.kafka_broker import KafkaBroker
 from tests.support.kafka.records import KafkaOrderQuery, Seen, with_unusual_headers
+from tests.support.spark.told import EndingListener
 
 ORDERS = with_unusual_headers(seeded_orders(120))
 ORDERS_BEFORE_RESTART = 70
@@ -29,6 +34,8 @@ class Job:
 
     before_restart: Seen
     at_the_end: Seen
+    counted: dict[tuple[str, str | None], int]
+    """By name and topic, OpenTelemetry's counters of the second run."""
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +47,26 @@ def job(spark: SparkSession, broker: KafkaBroker, tmp_path_factory: pytest.TempP
     before_restart = query.seen()
     shutil.rmtree(query.home / "local")
     query.add(ORDERS[ORDERS_BEFORE_RESTART:])
-    query.run()
-    return Job(before_restart, query.seen())
+    reader, listener = InMemoryMetricReader(), EndingListener()
+    spark.streams.addListener(listener.to_opentelemetry(MeterProvider([reader], shutdown_on_exit=False)))
+    try:
+        query.run()
+        assert listener.has_ended.wait(60)
+    finally:
+        spark.streams.removeListener(listener)
+    return Job(before_restart, query.seen(), counted(reader))
+
+
+def counted(reader: InMemoryMetricReader) -> dict[tuple[str, str | None], int]:
+    data = reader.get_metrics_data()
+    assert data is not None
+    metrics = [metric for found in data.resource_metrics for scope in found.scope_metrics for metric in scope.metrics]
+    return {
+        (metric.name, point.attributes.get(attribute.MESSAGING_DESTINATION_NAME)): point.value
+        for metric in metrics
+        if metric.name.startswith("messaging.client.")
+        for point in metric.data.data_points
+    }
 
 
 def test_the_topic_holds_the_orders_that_were_sent(job: Job) -> None:
@@ -60,6 +85,14 @@ def test_each_order_comes_out_once_in_order_with_its_headers(job: Job) -> None:
 def test_state_equals_a_fold_over_the_topic_also_after_a_lost_disk(job: Job) -> None:
     for seen in (job.before_restart, job.at_the_end):
         assert seen.totals == expected_totals(seen.orders)
+
+
+def test_opentelemetry_counts_the_messages_as_its_conventions_say(job: Job) -> None:
+    messages = len(ORDERS) - ORDERS_BEFORE_RESTART
+    assert job.counted == {
+        (messaging_metrics.MESSAGING_CLIENT_CONSUMED_MESSAGES, "orders-orders-of-job"): messages,
+        (messaging_metrics.MESSAGING_CLIENT_SENT_MESSAGES, None): messages,
+    }
 
 
 def test_a_shard_has_the_number_of_its_keys_partition(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:

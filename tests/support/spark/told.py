@@ -1,7 +1,8 @@
-"""Figures as a shard call tells them, and a query's progress as Spark hands it to a listener, in JSON."""
+"""Figures as a shard call tells them, a query's progress as Spark hands it to a listener, in JSON, and a listener."""
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from pyspark.sql.streaming.listener import QueryProgressEvent
 
 from statestore.recovery.commit.figures import CommitFigures, DeltaFigures, StoreFigures
+from statestore.spark import StateStoreListener
 from statestore.spark.figures import METRICS_PREFIX, RecordFigures, ShardFigures, TimeFigures
 
 QUERY, RUN = uuid.UUID(int=1), uuid.UUID(int=2)
@@ -49,3 +51,15 @@ def progress(*shards: ShardFigures, batch_id: int = 3, run: uuid.UUID = RUN, **f
             }
         }
     )
+
+
+class EndingListener(StateStoreListener):
+    """Knows when it is told of nothing any more: Spark waits for itself if it is removed before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_ended = threading.Event()
+
+    def onQueryTerminated(self, event: Any) -> None:
+        super().onQueryTerminated(event)
+        self.has_ended.set()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -262,6 +263,8 @@ class BatchTraces:
         text = _text(record.key) if self.shows_keys else None
         if text is not None:
             attributes[messaging.MESSAGING_KAFKA_MESSAGE_KEY] = text
+        if operation is Operation.POLL:
+            links = [otel.Link(otel.get_current_span(context).get_span_context())]
         span = self.tracer.tracer.start_span(name, context, kind, attributes, links)
         self._has_spans = self._has_spans or span.is_recording()
         context = otel.set_span_in_context(span, context)
@@ -308,7 +311,9 @@ def remote_span(traceparent: bytes) -> otel.SpanContext:
 
 
 def _text(key: object) -> str | None:
-    """Return a key that is text; None for any other: it has no generally known form."""
+    """Return a key as text; None for one that has no generally known form as such."""
+    if isinstance(key, int | UUID) and not isinstance(key, bool):
+        return str(key)
     if isinstance(key, bytes) and len(key) <= _MAX_KEY_BYTES:
         try:
             key = key.decode()

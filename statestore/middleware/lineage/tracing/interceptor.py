@@ -53,7 +53,7 @@ class Tracing(Application):
                 most often. None is the one that is configured for the process; if there is none, nothing is done.
             propagator: reads and writes headers; None is the one that is configured for the process, W3C's by default.
             consumer_group: what spans say of it; None is nothing.
-            shows_keys: whether spans show keys that are text.
+            shows_keys: whether spans show keys that are text, whole numbers or UUIDs.
             is_current: whether OpenTelemetry's current context is the record's while it is processed: then spans, logs
                 and baggage of user code belong to its trace.
         """
