@@ -14,6 +14,7 @@ from tests.support.documentation import (
     PageError,
     blocks_of,
     broken_links,
+    missing_files,
     needs_spark,
     python_of,
     run_page,
@@ -78,6 +79,11 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken_links(page) == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    assert missing_files(page) == []
+
+
 def page_with(directory: Path, text: str) -> Path:
     page = directory / "page.md"
     page.write_text(text.replace("~~~", "```"), encoding="utf-8")
@@ -123,3 +129,10 @@ def test_blocks_share_their_names_and_some_wait_for_spark(tmp_path: Path, monkey
 def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     page = page_with(tmp_path, "# A `b`, c\n[x](#a-b-c) [x](page.md#a-b-c) [x](y.md) [x](#d) [x](https://x.y)\n")
     assert broken_links(page) == ["y.md", "#d"]
+
+
+def test_files_that_are_not_there_are_found(tmp_path: Path) -> None:
+    text = (
+        "`tests/conftest.py`, tests/spark/test_nothing.py, [one](../statestore/none.py), my_tests/mine.py, tests/spark."
+    )
+    assert missing_files(page_with(tmp_path, text)) == ["statestore/none.py", "tests/spark/test_nothing.py"]

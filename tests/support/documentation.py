@@ -175,6 +175,14 @@ def broken_links(page: Path) -> list[str]:
     return [target for target in targets if "://" not in target and not _is_there(page, target)]
 
 
+_FILE: Final = re.compile(r"(?<![\w/.-])(?:\.\./)*((?:benchmarks|statestore|tests|upgrade_tools)/[\w./-]*\w)")
+
+
+def missing_files(page: Path) -> list[str]:
+    """Return what a page names of this repository that is not there."""
+    return sorted({name for name in _FILE.findall(page.read_text(encoding="utf-8")) if not (ROOT / name).exists()})
+
+
 def _is_there(page: Path, target: str) -> bool:
     name, _, heading = target.partition("#")
     linked = (page.parent / name).resolve() if name else page
