@@ -328,7 +328,7 @@ def parts_of(asked: argparse.Namespace) -> dict[str, Callable[[Path], Growth]]:
         "headers": lambda home: header_growth(home, headers, 2_000 if small else 5_000, rounds),
         "shards": lambda home: shard_growth(home, shards, records, records, max(2, rounds // 4)),
         "batches": lambda home: batch_growth(home, batches, 20_000, 2_000),
-        "executors": lambda home: Growth(**executor_growth(home, 20_000 if small else 250_000, 2 if small else 4)),
+        "executors": lambda home: Growth(**executor_growth(home, 20_000 if small else 250_000, 2 if small else 8)),
     }
 
 
