@@ -105,6 +105,7 @@ REFUSED: list[tuple[str, Callable[[Any], str | bytes | None], str]] = [
     ("issued later", lambda of_bank: of_bank(iat=NOW_S + 1), "not valid before"),
     ("no expiry", lambda of_bank: of_bank(exp=None), "claim 'exp' is missing"),
     ("endless", lambda of_bank: of_bank(exp=1e300), "claim 'exp' is not a time"),
+    ("no float", lambda of_bank: of_bank(exp=10**400), "claim 'exp' is not a time"),
     ("not a time", lambda of_bank: of_bank(exp="soon"), "claim 'exp' is not a time"),
     ("true", lambda of_bank: of_bank(exp=True), "claim 'exp' is not a time"),
     ("no number", lambda of_bank: of_bank(exp=float("nan")), "claim 'exp' is not a time"),

@@ -7,7 +7,6 @@ else can write; `claims_of` reads it, and `authorization` asks a policy about it
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
@@ -307,7 +306,7 @@ def read_claims(data: bytes | None) -> Mapping[str, Any]:
 def _time_ms(claims: Mapping[str, Any], name: str) -> int | None:
     if (seconds := claims.get(name)) is None:
         return None
-    if type(seconds) not in (int, float) or not math.isfinite(seconds) or not 0 <= seconds <= _TIME_MAX:
+    if type(seconds) not in (int, float) or not 0 <= seconds <= _TIME_MAX:
         raise TokenRefusedError(reason=f"its claim {name!r} is not a time")
     return int(seconds * 1000)
 
