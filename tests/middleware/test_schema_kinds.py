@@ -227,7 +227,7 @@ def test_equal_messages_are_the_same_bytes_whatever_was_set_first() -> None:
 
 def test_a_registry_that_has_protobuf_as_text_is_read_with_a_class() -> None:
     registry = confluent()
-    number = registry.connection.register_schema("s", Schema('syntax = "proto3"; package shop;', "PROTOBUF"))
+    number = registry.connection.register_schema("s", Schema('syntax = "proto3"; package shop; // für', "PROTOBUF"))
     data = b"\0" + number.to_bytes(4, "big") + b"\x02\x02" + order_of().SerializeToString()
     assert read(registry_serde(registry, messages.ORDER), data, None) == order_of()
     with pytest.raises(IncompatibleSchemaError, match="give the serde its class"):

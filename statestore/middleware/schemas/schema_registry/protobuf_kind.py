@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from binascii import Error as NoBase64
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -135,11 +134,11 @@ def _parse(registered: RegisteredSchema) -> ParsedSchema:
 
     try:
         root = _file(registered.text, "")
-    except NoBase64:
+    except ValueError:  # it is not base64
         return ParsedSchema(registered, PROTOBUF, None, None)
     pool = DescriptorPool()
-    files = [_file(text, name) for name, text in registered.references if not _KNOWN.fullmatch(name)]
     with _library_errors("Malformed Protobuf schema"):
+        files = [_file(text, name) for name, text in registered.references if not _KNOWN.fullmatch(name)]
         if sum(map(_types, (root, *files))) > _MOST_TYPES:
             raise DataException(f"A Protobuf schema holds more than {_MOST_TYPES} types and fields")
         known: set[str] = set()
