@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from base64 import b64encode
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +15,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from statestore.errors import DataException, SerializationError
 from statestore.errors.middleware import IncompatibleSchemaError
-from statestore.middleware.schemas.schema_registry import RegisteredSchema, registry_serde
+from statestore.middleware.schemas.schema_registry import RegisteredSchema, json_kind, registry_serde
 from tests.support import protobuf_messages as messages
 from tests.support.avro_schemas import confluent, read, written
 
@@ -63,7 +64,8 @@ def test_nothing_is_fetched(keyword: str) -> None:
         ({"pattern": r"(a)\1"}, "not one of RE2"),
         ({"patternProperties": {r"(?!a)": True}}, "not one of RE2"),
         ({"properties": {"a": {"pattern": "a" * 1001}}}, "more than 1000 characters"),
-        ({"pattern": "(a{1000}){1000}"}, "not one of RE2"),
+        ({"pattern": "(a{100}){100}"}, "not one of RE2"),
+        ({"pattern": "(a{1000}){1000}"}, "takes too long"),
         ({"patternProperties": {"a": True}, "unevaluatedProperties": False}, "both unevaluatedProperties and"),
         ({"properties": {"a": {"$schema": "http://json-schema.org/draft-07/schema#"}}}, "names a dialect within"),
         ({"$schema": "http://example.org/none"}, "does not know its"),
@@ -128,6 +130,26 @@ def test_values_take_steps_that_grow_with_their_bytes() -> None:
     written(serde_of({"items": {"type": "integer", "minimum": 0}}), list(range(20_000)))
     refuses({"items": {"allOf": [{"type": "integer"}] * 1000}}, list(range(1000)), "takes too long")
     written(serde_of({"uniqueItems": True}), [{"a": n} for n in range(20_000)])
+    written(serde_of({"items": {"enum": [f"c{n}" for n in range(200)]}}), ["c199"] * 1000)
+
+
+def test_what_is_compared_and_matched_counts_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_kind, "_MOST_STEPS", 50_000)
+    of_zeros = {"$defs": {"c": {"const": [[0] * 100]}}, "allOf": [{"$ref": "#/$defs/c"}] * 200}
+    refuses({"items": {"enum": list(range(1000))}}, [999] * 200, "takes too long")
+    refuses({"items": {"pattern": r"\pL{1,50}"}}, ["b"] * 100, "takes too long")
+    refuses({"patternProperties": {f"^{n}$": {} for n in range(90)}}, {f"b{n}": 1 for n in range(90)}, "takes too long")
+    refuses(of_zeros, [[0] * 100], "takes too long")
+    with pytest.raises(DataException, match="takes too long"):
+        serde_of({"allOf": [{"pattern": f"a{{1,900}}{n}"} for n in range(20)]})
+    many = json.dumps({"enum": list(range(30_000))})
+    with pytest.raises(DataException, match="over 50000 values"):
+        serde_of({"$ref": "a.json"}, (("a.json", many), ("b.json", many)))
+
+
+def test_no_integers_are_chosen_to_be_of_one_hash() -> None:
+    written(serde_of(True), 5)  # what compares counts its steps
+    assert len({hash(json_kind._hashable(n * sys.hash_info.modulus)) for n in range(100)}) > 50
 
 
 @pytest.mark.parametrize(
@@ -246,6 +268,8 @@ def test_imports_in_a_circle_and_too_many_of_them_are_refused() -> None:
     texts = [b64encode(file.SerializeToString()).decode() for file in (one, other)]
     with pytest.raises(DataException, match="Malformed Protobuf schema"):
         registry_serde(confluent(), RegisteredSchema(texts[0], (("other.proto", texts[1]),), "PROTOBUF"))
+    with pytest.raises(DataException, match="Malformed Protobuf schema"):
+        registry_serde(confluent(), RegisteredSchema(texts[0], (("other.proto", 'syntax = "proto3";'),), "PROTOBUF"))
     with pytest.raises(DataException, match="larger than 1048576"):
         registry_serde(confluent(), RegisteredSchema("A" * (1 << 21), (), "PROTOBUF"))
 

@@ -11,6 +11,7 @@ Source: JSON Schema Core and Validation, drafts 4 to 2020-12; Confluent's JSONSe
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,11 +31,26 @@ _DEEPEST: Final = 200
 """The most objects and arrays of a schema within one another: an object in an object is two."""
 _MOST_NODES: Final = 50_000
 _LONGEST_PATTERN: Final = 1000
-_MOST_CHECKS: Final = 100_000
-"""The most keywords that one value is checked against, and 10 more for each of its bytes."""
+_MOST_STEPS: Final = 1_000_000
+"""The most steps in which a schema is read, or a value is checked, and 100 more for each byte of the value."""
+_STEPS_A_CHECK: Final = 10
+"""What a keyword takes, besides one for each item that it looks at."""
+_STEPS_A_VALUE: Final = 5
+"""What a value takes that is compared."""
+_STEPS_A_MATCH: Final = 50
+"""What a pattern takes, besides those in which RE2 makes a program of it, for each text anew."""
+_STEPS_A_CLASS: Final = 500
+"""What a class of Unicode in a pattern takes, such as that of all letters."""
+_COUNTED: Final = re.compile(r"(.*?)\{(\d+)(?:,(\d*))?\}", re.DOTALL)
 _MALFORMED: Final = "Malformed JSON Schema"
 _VALUES: Final = Serdes.json()
-_checks = threading.local()
+_steps = threading.local()
+
+
+def _spend(steps: int) -> None:
+    _steps.left -= steps
+    if _steps.left < 0:
+        raise DataException("To read a JSON Schema, or to check a value against it, takes too long")
 
 
 @contextmanager
@@ -53,6 +69,7 @@ def _parse(registered: RegisteredSchema) -> ParsedSchema:
         import jsonschema
         from referencing import Registry
         from referencing.jsonschema import specification_with
+    _steps.left = _MOST_STEPS
     root = _document(registered.text)
     others = {name: _document(text) for name, text in registered.references}
     dialect = jsonschema.Draft202012Validator
@@ -62,14 +79,14 @@ def _parse(registered: RegisteredSchema) -> ParsedSchema:
         if dialect is None:
             raise DataException(f"{_MALFORMED}: jsonschema does not know its $schema")
     with _library_errors(_MALFORMED):
-        keywords: set[str] = set()
         specification = specification_with(dialect.ID_OF(dialect.META_SCHEMA))
-        for document in (root, *others.values()):
-            # A name of a dialect would undo `_bounded`, and its patterns are checked as RE2's.
+        documents = [root, *others.values()]
+        for document in documents:
             if isinstance(document, dict):
-                document.pop("$schema", None)
-            keywords |= _check_nodes(document)
-            dialect.check_schema(document, format_checker=None)
+                document.pop("$schema", None)  # it would undo `_bounded`
+        keywords = _check_nodes(documents)
+        for document in documents:
+            dialect.check_schema(document, format_checker=None)  # patterns are RE2's, and checked as such
         if keywords >= {"unevaluatedProperties", "patternProperties"}:
             raise DataException("A JSON Schema can't have both unevaluatedProperties and patternProperties")
         resources = ((name, specification.create_resource(document)) for name, document in others.items())
@@ -100,11 +117,11 @@ def strings_of(document: Any) -> set[str]:
     return {node for node, _ in _nodes_of(document) if isinstance(node, str)}
 
 
-def _check_nodes(document: Any) -> set[str]:
-    """Check a document, and return the names of its objects."""
+def _check_nodes(documents: list[Any]) -> set[str]:
+    """Check a schema and those that it names, and return the names of their objects."""
     names: set[str] = set()
-    for count, (node, depth) in enumerate(_nodes_of(document)):
-        if depth > _DEEPEST or count > _MOST_NODES:
+    for count, (node, depth) in enumerate(_nodes_of(documents)):
+        if depth > _DEEPEST + 1 or count > _MOST_NODES:
             raise DataException(f"A JSON Schema has over {_MOST_NODES} values, or they nest deeper than {_DEEPEST}")
         if not isinstance(node, dict):
             continue
@@ -119,15 +136,28 @@ def _check_nodes(document: Any) -> set[str]:
 
 
 @lru_cache(1000)
-def _scalar_options(pattern: str) -> pc.MatchSubstringOptions:
-    return pc.MatchSubstringOptions(pattern)
+def _compiled(pattern: str) -> tuple[pc.MatchSubstringOptions, int]:
+    """Return a pattern as Arrow takes it, and the most steps in which one text is matched."""
+    if len(pattern) > _LONGEST_PATTERN:
+        raise DataException(f"A pattern of a JSON Schema has more than {_LONGEST_PATTERN} characters")
+    steps, end = _STEPS_A_MATCH, 0
+    for found in _COUNTED.finditer(pattern):
+        part, times = found[1], int(found[3] or found[2])
+        # What is counted is the group that ends here, which may be all, or stands since the last count.
+        steps = (steps + _steps_of(part)) * times if part.endswith(")") else steps + _steps_of(part) * times
+        end = found.end()
+    return pc.MatchSubstringOptions(pattern), steps + _steps_of(pattern[end:])
+
+
+def _steps_of(part: str) -> int:
+    return 4 + len(part) + _STEPS_A_CLASS * part.lower().count(r"\p")
 
 
 def _matches(pattern: str, text: str) -> bool:
+    options, steps = _compiled(pattern)
+    _spend(steps)
     try:
-        if len(pattern) > _LONGEST_PATTERN:
-            raise DataException(f"A pattern of a JSON Schema has more than {_LONGEST_PATTERN} characters")
-        found = pc.call_function("match_substring_regex", [pa.scalar(text)], _scalar_options(pattern))
+        found = pc.call_function("match_substring_regex", [pa.scalar(text)], options)
     except pa.ArrowInvalid:
         raise DataException("A pattern of a JSON Schema is not one of RE2") from None
     return bool(found.as_py())
@@ -162,16 +192,24 @@ def _bounded(dialect: Any) -> Any:
         if wanted and validator.is_type(instance, "array") and len(set(map(_hashable, instance))) < len(instance):
             yield ValidationError("uniqueItems")
 
+    def equals(validator: Any, wanted: Any, instance: Any, _: Any) -> Iterator[Any]:
+        if _hashable(wanted) != _hashable(instance):
+            yield ValidationError("const")
+
+    def is_one_of(validator: Any, wanted: Any, instance: Any, _: Any) -> Iterator[Any]:
+        if not any(each == instance and _hashable(each) == _hashable(instance) for each in wanted):
+            yield ValidationError("enum")
+
     def counted(check: Any) -> Any:
-        def counted_check(*arguments: Any) -> Any:
-            _checks.left -= 1
-            if _checks.left < 0:
-                raise DataException("To check a value against its JSON Schema takes too long")
-            return check(*arguments)
+        def counted_check(validator: Any, wanted: Any, instance: Any, schema: Any) -> Any:
+            _spend(_STEPS_A_CHECK + _items_of(wanted) + _items_of(instance))
+            return check(validator, wanted, instance, schema)
 
         return counted_check
 
     own = {
+        "const": equals,
+        "enum": is_one_of,
         "pattern": pattern,
         "patternProperties": pattern_properties,
         "additionalProperties": additional_properties,
@@ -180,13 +218,23 @@ def _bounded(dialect: Any) -> Any:
     return extend(dialect, {name: counted(own.get(name, check)) for name, check in dialect.VALIDATORS.items()})
 
 
+def _items_of(value: Any) -> int:
+    return len(value) if isinstance(value, (list, dict, str)) else 0
+
+
 def _hashable(value: Any) -> Any:
-    """Return what is equal for values that are equal in JSON: 1 and 1.0 are, and 1 and true are not."""
+    """Return what is equal for values that are equal in JSON: 1 and 1.0 are, and 1 and true are not.
+
+    Numbers become texts: anybody can write many integers of one hash.
+    """
+    _spend(_STEPS_A_VALUE)
     if isinstance(value, dict):
         return frozenset((key, _hashable(each)) for key, each in value.items())
     if isinstance(value, list):
         return tuple(map(_hashable, value))
-    return (type(value), value) if isinstance(value, bool) else value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).encode() if isinstance(value, (int, float)) else value
 
 
 def _write(schema: ParsedSchema, value: Any) -> bytes:
@@ -201,7 +249,7 @@ def _read(writer: ParsedSchema, reader: ParsedSchema | None, datum: bytes) -> An
         value = _VALUES.deserialize(datum)
     except DeserializationError as cause:
         raise DataException(f"{cause}") from cause
-    _checks.left = _MOST_CHECKS + 10 * len(datum)
+    _steps.left = _MOST_STEPS + 100 * len(datum)
     with _library_errors("A value can't be checked against its JSON Schema"):
         error = next((reader or writer).inner.iter_errors(value), None)
     if error is not None:
