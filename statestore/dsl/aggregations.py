@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf, isfinite, nan
 from operator import add, sub
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.errors import InputError, SerializationError
-from statestore.format.binary_columns import is_valid
-from statestore.format.json_serde import JSON_COLUMNS, json_column, serialize_json
+from statestore.format.binary_columns import Integers, is_valid
+from statestore.format.json_serde import JSON_COLUMNS, json_column
 from statestore.format.key_groups import KeyGroups
-from statestore.format.serde import Serde, Serdes
+from statestore.format.serde import STANDARD_SERDES, Serde, Serdes, as_read
+from statestore.headers.record_columns import RecordColumns
 
 FailOnRow: TypeAlias = "Callable[[int, Exception], NoReturn]"
-"""Raises the error of what a function raised at a row."""
+"""Raises the error of what a function raised at a record."""
+
+_BYTES_AT_ONCE: Final = 64 << 20
+"""So much functions make, and then end with the record that they are at."""
 
 _TEXTS: Final = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 
@@ -39,6 +44,11 @@ def in_json(number: Any) -> Any:
     if not isinstance(number, float) or isfinite(number):
         return number
     return next(text for text, same in _TEXTS.items() if repr(same) == repr(number))
+
+
+def itself(aggregate: Any) -> Any:
+    """Return what is given."""
+    return aggregate
 
 
 @dataclass(frozen=True)
@@ -60,15 +70,35 @@ class Aggregation:
     """A function of key, a value that is gone, and aggregate, which it may change; None if unknown."""
     is_users: bool = False
     """Whether the functions may return None, which deletes the aggregate, or change their arguments."""
+    begun: Callable[[Any], Any] = itself
+    """Makes of an initial aggregate what goes on as the old value."""
 
     def in_columns(self, values: Serde[Any], aggregates: Serde[Any]) -> ColumnAggregation | None:
         """Return what does it to columns, if it can with these serdes."""
         if self.columns is not None and self.columns.takes(values, aggregates):
             return self.columns
-        if self.is_users or values.columns is None or aggregates.columns is None:
-            return None
-        is_json = aggregates.columns.type == JSON_COLUMNS.type
-        return _ByFunctions(self.initializer, self.aggregator) if is_json else None
+        standard = None if values.columns is None else _standard(aggregates)
+        return None if standard is None else _ByFunctions(self, standard)
+
+    def as_read(self, aggregates: Serde[Any] | None) -> Aggregation:
+        """Return what makes the aggregates that their serde reads, if it could be done to columns."""
+        standard = None if aggregates is None else _standard(aggregates)
+        if standard is None or self.keeps(standard):
+            return self
+        return replace(self, aggregator=_AsRead(self.aggregator, standard), begun=partial(as_read, standard))
+
+    def keeps(self, standard: Serde[Any]) -> bool:
+        """Return whether its aggregates are what a serde reads of them, and are never changed."""
+        return not self.is_users and standard == Serdes.json()
+
+
+class Aggregated(NamedTuple):
+    """What an aggregation makes of some rows."""
+
+    new: pa.Array
+    """The aggregate at each row; null for none."""
+    begun: pa.Array | pa.Scalar | None
+    """What the rows began with at which there was none, one for each or for all of them; None for nothing."""
 
 
 class ColumnAggregation(ABC):
@@ -78,43 +108,117 @@ class ColumnAggregation(ABC):
     """Whether each row counts as 1 whatever its value."""
     chooses: bool = False
     """Whether each aggregate is one of the values."""
+    sessions_at_once: ClassVar[int | None] = None
+    """How many records are merged into sessions at once; None for all. Each change has an aggregate."""
 
     @abstractmethod
-    def run(self, groups: KeyGroups, values: pa.Array, before: pa.Array, fail: FailOnRow) -> pa.Array:
-        """Return the aggregate at each row; `before` has the one held of each key, null for none.
+    def run(
+        self,
+        groups: KeyGroups,
+        records: RecordColumns,
+        rows: Integers,
+        before: pa.Array,
+        fail: FailOnRow,
+        *,
+        tells_begun: bool,
+    ) -> Aggregated:
+        """Return the aggregate at each row: `rows` has the record that it adds to its group.
 
-        Raises SerializationError for one that its type can't hold, and calls `fail` if a function raises at a row.
+        `before` has what is held of each group, null for none. Of large aggregates, only the first rows may be done, up
+        to a record. Raises SerializationError for what the type can't hold, and calls `fail` if a function raises.
         """
 
-    @abstractmethod
-    def begun(self, before: pa.Array) -> pa.Array:
-        """Return what is held of each key with what an aggregate begins with where nothing is."""
+    def merging(self, aggregation: Aggregation) -> Aggregation:
+        """Return what does an aggregation where sessions merge, whose aggregates are cells."""
+        return aggregation
+
+    def cells(self, column: pa.Array) -> Sequence[Any]:
+        """Return what stands for each aggregate of a column; None for null."""
+        cells: list[Any] = column.to_pylist()
+        return cells
+
+    def column(self, cells: Sequence[Any], type_: pa.DataType) -> pa.Array:
+        """Return the column of cells. Raises SerializationError for one that the type can't hold."""
+        return aggregates_of(cells, type_)
 
 
 @dataclass(frozen=True)
 class _ByFunctions(ColumnAggregation):
-    """Aggregates with functions, row by row, what is kept in JSON. They do not change their arguments."""
+    """Aggregates with functions, row by row. Each gets what a store would read: it may change that."""
 
-    initializer: Callable[[], Any]
-    aggregator: Callable[[Any, Any, Any], Any]
+    aggregation: Aggregation
+    standard: Serde[Any]
+    """The standard serde of columns of aggregates; that of the store may encrypt."""
+    sessions_at_once: ClassVar[int | None] = 8192
 
-    def run(self, groups: KeyGroups, values: pa.Array, before: pa.Array, fail: FailOnRow) -> pa.Array:
+    def run(
+        self,
+        groups: KeyGroups,
+        records: RecordColumns,
+        rows: Integers,
+        before: pa.Array,
+        fail: FailOnRow,
+        *,
+        tells_begun: bool,
+    ) -> Aggregated:
         """Return the aggregate at each row."""
-        held, made = self.begun(before).to_pylist(), []
+        initializer, aggregator = self.aggregation.initializer, self.aggregation.aggregator
+        write, read = self.standard.serialize, self.standard.deserialize
+        keeps = self.aggregation.keeps(self.standard)
+        held = before.to_pylist() if keeps else self.cells(before)
+        keys, key_of, values = records.by_key.keys.to_pylist(), records.by_key.codes.tolist(), records.value.to_pylist()
+        begun: list[bytes | None] = []
+        made: list[bytes | None] = []
+        last = row = size_bytes = 0
         try:
-            for code, value in zip(groups.codes.tolist(), values.to_pylist(), strict=True):
-                held[code] = aggregate = self.aggregator(None, value, held[code])
-                made.append(serialize_json(aggregate))
+            for code, row in zip(groups.codes.tolist(), rows.tolist(), strict=True):
+                if size_bytes > _BYTES_AT_ONCE and row != last:
+                    break
+                there = held[code]
+                if there is None:
+                    there = initializer()
+                    if tells_begun:
+                        begun.append(None if there is None else write(there))
+                elif not keeps:
+                    there = read(there)
+                aggregate = aggregator(keys[key_of[row]], values[row], there)
+                cell = None if aggregate is None else write(aggregate)
+                made.append(cell)
+                held[code] = aggregate if keeps else cell
+                size_bytes += len(cell or b"")
+                last = row
         except Exception as cause:
-            fail(len(made), cause)
-        return pa.ExtensionArray.from_storage(before.type, pa.array(made, pa.binary()))
+            fail(row, cause)
+        return Aggregated(self.column(made, before.type), self.column(begun, before.type) if tells_begun else None)
 
-    def begun(self, before: pa.Array) -> pa.Array:
-        """Return what is held of each key, or the initial aggregate, as JSON; one of None is none."""
-        begins_with = self.initializer()
-        if begins_with is None or not before.null_count:
-            return before
-        return pa.ExtensionArray.from_storage(before.type, pc.fill_null(before.storage, serialize_json(begins_with)))
+    def merging(self, aggregation: Aggregation) -> Aggregation:
+        """Return what aggregates cells."""
+        aggregator, merger = self.aggregation.aggregator, self.aggregation.merger
+        write, read = self.standard.serialize, self.standard.deserialize
+        assert merger is not None  # streams by session require one
+
+        def add(key: Any, value: Any, there: Any) -> bytes | None:
+            aggregate = aggregator(key, value, there)
+            return None if aggregate is None else write(aggregate)
+
+        return replace(self.aggregation, aggregator=add, merger=lambda key, one, cell: merger(key, one, read(cell)))
+
+    def cells(self, column: pa.Array) -> list[bytes | None]:
+        """Return what the standard serde writes of each aggregate."""
+        columns = self.standard.columns
+        assert columns is not None
+        written = column.storage if isinstance(column, pa.ExtensionArray) else columns.serialize(column)
+        cells: list[bytes | None] = written.to_pylist()
+        return cells
+
+    def column(self, cells: Sequence[Any], type_: pa.DataType) -> pa.Array:
+        """Return the column of cells."""
+        written = pa.array(cells, pa.binary())
+        if isinstance(type_, pa.ExtensionType):
+            return pa.ExtensionArray.from_storage(type_, written)
+        assert self.standard.columns is not None
+        made: pa.Array = self.standard.columns.deserialize(written)
+        return made
 
 
 @dataclass(frozen=True)
@@ -143,8 +247,22 @@ class _OfColumns(ColumnAggregation):
         is_number = self.combine is None or type_ in (pa.int32(), pa.int64(), pa.float64())
         return is_widened or bool(type_ == values.columns.type and is_number)
 
-    def run(self, groups: KeyGroups, values: pa.Array, before: pa.Array, fail: FailOnRow) -> pa.Array:
+    def run(
+        self,
+        groups: KeyGroups,
+        records: RecordColumns,
+        rows: Integers,
+        before: pa.Array,
+        fail: FailOnRow,
+        *,
+        tells_begun: bool,
+    ) -> Aggregated:
         """Return the aggregate at each row."""
+        is_one_each = np.array_equal(rows, np.arange(len(records)))
+        values = records.value if is_one_each else records.value.take(pa.array(rows))
+        return Aggregated(self._run(groups, values, before), pa.scalar(0, before.type) if self.counts else None)
+
+    def _run(self, groups: KeyGroups, values: pa.Array, before: pa.Array) -> pa.Array:
         if self.combine is None:
             values = of_type(before.type, values)
             if not self.keeps_first:
@@ -157,10 +275,6 @@ class _OfColumns(ColumnAggregation):
             numbers, start = numbers.astype(object), start.astype(object)
         found = groups.running(getattr(np, self.combine), numbers, start, is_valid(before))
         return aggregates_of(found, before.type)
-
-    def begun(self, before: pa.Array) -> pa.Array:
-        """Return what is held of each key, or 0 of a count."""
-        return pc.fill_null(before, 0) if self.counts else before
 
 
 def of_type(type_: pa.DataType, values: pa.Array) -> pa.Array:
@@ -342,6 +456,21 @@ class _Ranked:
         """Return what becomes of two lists, the earlier one first."""
         # Sorting is stable: of equal values, the older come first.
         return sorted(one + other, key=self.by, reverse=True)[: self.limit]
+
+
+@dataclass(frozen=True)
+class _AsRead:
+    aggregator: Callable[[Any, Any, Any], Any]
+    serde: Serde[Any]
+
+    def __call__(self, key: Any, value: Any, aggregate: Any) -> Any:
+        return as_read(self.serde, self.aggregator(key, value, aggregate))
+
+
+def _standard(serde: Serde[Any]) -> Serde[Any] | None:
+    """Return the standard serde whose columns have the type that another one's have; None if none has."""
+    type_ = None if serde.columns is None else serde.columns.type
+    return next((each for each in STANDARD_SERDES.values() if each.columns and each.columns.type == type_), None)
 
 
 def _numbers(column: pa.Array) -> Any:

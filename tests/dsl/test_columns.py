@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ast import literal_eval
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from statestore import (
     ValueTimestampHeaders,
     Windowed,
 )
+from statestore.dsl import aggregations
 from statestore.dsl.aggregates.aggregable_stream import ReducibleStream
 from statestore.dsl.aggregates.aggregate import Aggregate
 from statestore.dsl.header_policy import HeaderPolicy
@@ -55,9 +56,62 @@ SEVERAL = {
     "number": Aggregate.count("y"),
     "all": Aggregate.collect(lambda row: row.get("y"), 2),
 }
+
+
+def reduced(old: Any, new: Any) -> Any:
+    """Deletes, changes what it gets, and makes what its serde reads otherwise or can't write."""
+    if isinstance(old, list):
+        old.append(new)
+        return None if len(old) > 3 else old
+    if isinstance(old, str):
+        return None if new == old[-1:] else (old + new)[-4:]
+    if new is None:
+        raise ValueError("no value")
+    if old == -new:
+        return None
+    return (old, {1: new}) if isinstance(new, dict) or (old > 0 and new == 4) else old + new
+
+
+def begun() -> Any:
+    BEGINNINGS[0] += 1
+    return {"number": BEGINNINGS[0], "seen": []}
+
+
+BEGINNINGS = [0]
+
+
+def added(key: Any, value: Any, there: Any) -> Any:
+    """Deletes, changes what it gets, and makes what its serde reads otherwise or can't write."""
+    there["seen"].append((key, value))
+    if value == "\0":
+        there["seen"] = {1, 2}
+    return None if len(there["seen"]) == 3 or value == 0 else there
+
+
+def merged(key: Any, one: Any, other: Any) -> Any:
+    other["seen"] += one["seen"]
+    return other
+
+
+def larger(key: Any, value: Any, there: Any) -> Any:
+    return None if there == 3 else there + 1
+
+
+def sum_of(key: Any, one: Any, other: Any) -> Any:
+    return int(one + other)
+
+
+def last_two(old: Headers, new: Headers) -> list[tuple[str, bytes | None]]:
+    return [*old, *new][-2:]
+
+
+USERS: dict[str, tuple[Any, ...]] = {"reduce": (reduced,), "aggregate": (begun, added), "number": (int, larger)}
+"""Steps with functions of a user; "number" makes numbers of any values, as doubles."""
+MERGERS = {"aggregate": merged, "number": sum_of}
 STEPS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(["count", "sum", "min", "max", "first", "last", "mean"], ()),
     **{"collect": (2,), "top": (2,), "agg": (SEVERAL,)},
+    **USERS,
 }
 """And their arguments."""
 
@@ -80,6 +134,8 @@ class Program:
 
     @property
     def kept_serde(self) -> Serde[Any]:
+        if self.step in USERS:
+            return {"reduce": self.value_serde, "aggregate": JSON, "number": DOUBLE}[self.step]
         if self.step == "count" or (self.step == "sum" and self.value_serde == INT32):
             return INT64
         return JSON if STEPS[self.step] or self.step == "mean" else self.value_serde
@@ -87,7 +143,8 @@ class Program:
     @property
     def some(self) -> Any:
         """What the store may hold."""
-        return {"mean": [1, 1], "collect": [1], "top": [1], "agg": {"sum": 1}}.get(self.step, SOME[self.kept_serde])
+        kept = {"mean": [1, 1], "collect": [1], "top": [1], "agg": {"sum": 1}, "aggregate": {"seen": []}}
+        return kept.get(self.step, SOME[self.kept_serde])
 
     def topology(self, *, in_columns: bool) -> Topology:
         builder = StreamsBuilder(in_columns=in_columns)
@@ -99,7 +156,13 @@ class Program:
         kept = Materialized.as_("kept").with_store_in_memory()
         kept = kept.with_caching_enabled() if self.is_cached else kept
         kept = kept if self.retention_ms is None else kept.with_retention(self.retention_ms)
-        table: KTable = getattr(grouped, self.step)(*STEPS[self.step], materialized=kept, headers=self.policy)
+        arguments = STEPS[self.step]
+        if self.step in USERS:
+            kept = kept.with_value_serde(self.kept_serde)
+            if isinstance(self.windows, SessionWindows) and self.step in MERGERS:
+                arguments = *arguments, MERGERS[self.step]
+        step = "aggregate" if self.step == "number" else self.step
+        table: KTable = getattr(grouped, step)(*arguments, materialized=kept, headers=self.policy)
         if self.windows is not None:
             table.late_records().to("late")
         if self.suppressed is not None:
@@ -177,7 +240,7 @@ SUPPRESSION_NUMBERS = [
     *("held-store-observed-stream-time", "held-store-times"),
     *(f"{COUNT_PREFIX}held-store-{what}" for what in ("records", "bytes")),
 ]
-SOME = {INT32: 1, INT64: 1, DOUBLE: 1.0, TEXT: "t", JSON: 1}
+SOME = {INT32: 1, INT64: 1, DOUBLE: 1.0, TEXT: "t", JSON: 1, BYTES: b"b"}
 NUMBERS = st.integers(-9, 9) | st.floats(-9, 9) | st.just(2**63 - 1)
 ROWS = st.dictionaries(st.sampled_from("xyz"), st.none() | NUMBERS | st.just("NaN"))
 VALUES = {
@@ -212,12 +275,12 @@ def micro_batches(draw: st.DrawFn, value_serde: Serde[Any], step: str = "") -> l
 
 
 @st.composite
-def programs(draw: st.DrawFn, of: str) -> Program:
-    step = draw(st.sampled_from([*STEPS]))
+def programs(draw: st.DrawFn, of: str, steps: Sequence[str] = (*STEPS,)) -> Program:
+    step = draw(st.sampled_from(steps))
     has_numbers = step in ("sum", "min", "max", "mean", "top")
     serdes = [INT32, INT64, DOUBLE, JSON] if has_numbers else [INT64, DOUBLE, TEXT, JSON]
     serde = JSON if step == "agg" else draw(st.sampled_from(serdes))
-    policy = HeaderPolicy.of(draw(st.sampled_from(POLICIES)))
+    policy = HeaderPolicy.of(draw(st.sampled_from([*POLICIES, last_two])))
     if draw(st.booleans()):
         policy = policy.capped(max_count=draw(st.integers(0, 3)), max_bytes=draw(st.integers(0, 20)))
     is_cached, wants_old = draw(st.booleans()), draw(st.booleans())
@@ -249,6 +312,7 @@ def run(
 ) -> dict[str, Any]:
     """Return all that can be seen of a run; what fails is told by its class, and nothing after it is run."""
     logs = Logs()
+    BEGINNINGS[0] = 0
     seen: dict[str, Any] = {"error": None, "logged": logs.written}
     topology = program.topology(in_columns=in_columns)
     # What is in the store by then came from a program that put out each change.
@@ -297,10 +361,11 @@ def _counted(driver: TopologyTestDriver) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("of", ["keys", "windows", "windows on close", "sessions", "sessions on close"])
-@settings(max_examples=100, deadline=None)
+@pytest.mark.parametrize("steps", [[*{*STEPS} - {*USERS}], [*USERS]], ids=["ours", "of users"])
+@settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_columns_do_what_records_do(of: str, data: st.DataObject) -> None:
-    program = data.draw(programs(of))
+def test_columns_do_what_records_do(of: str, steps: list[str], data: st.DataObject) -> None:
+    program = data.draw(programs(of, sorted(steps)))
     batches = data.draw(micro_batches(program.value_serde, program.step))
     restarts_after = data.draw(st.integers(0, 3))
     nodes = program.topology(in_columns=True).processors.values()
@@ -310,7 +375,35 @@ def test_columns_do_what_records_do(of: str, data: st.DataObject) -> None:
         patches.setattr(time_queue, "DUE_AT_ONCE", data.draw(st.integers(1, 3)))
         patches.setattr(windowed_aggregating, "_BYTES_AT_ONCE", data.draw(st.sampled_from([2_000, 1 << 20])))
         patches.setattr(changes_out, "_MERGED_FROM", data.draw(st.integers(0, 4)))
+        patches.setattr(aggregations, "_BYTES_AT_ONCE", data.draw(st.sampled_from([0, 20, 1 << 20])))
+        patches.setattr(aggregations._ByFunctions, "sessions_at_once", data.draw(st.integers(1, 20)))
         assert run(program, batches, restarts_after, in_columns=True) == by_records
+
+
+@settings(max_examples=60, deadline=None)
+@given(batches=micro_batches(TEXT), in_columns=st.booleans())
+def test_functions_of_users_do_what_a_model_does(batches: list[list[TestRecord]], in_columns: bool) -> None:
+    batches = [[each for each in batch if each.value != "\0"] for batch in batches]  # which JSON can't hold
+    program = Program("aggregate", TEXT, HeaderPolicy.of("append"), is_cached=False, wants_old=True)
+    found = run(program, batches, 1, in_columns=in_columns)
+    kept: dict[str, tuple[Any, int, list[Any]]] = {}
+    wanted, changes, number = [], [], 0
+    for record in (each for batch in batches for each in batch if None not in (each.key, each.value)):
+        if record.key not in kept:
+            number += 1
+            kept[record.key] = {"number": number, "seen": []}, record.timestamp_ms, []
+        old, time_ms, headers = kept.pop(record.key)
+        seen = [*old["seen"], [record.key, record.value]]
+        new = None if len(seen) == 3 else {**old, "seen": seen}
+        state = new, max(time_ms, record.timestamp_ms), headers + list(record.headers)
+        if new is not None:
+            kept[record.key] = state
+        value = None if new is None else JSON.serialize(new)
+        wanted.append(TestRecord(record.key.encode(), value, state[1], state[2]))
+        changes.append(f"{old} -> {new}".encode())
+    assert found["out"] == wanted
+    assert [each.value for each in found["changes"]] == changes
+    assert {key for key, *_ in found["store"]} == {*kept}
 
 
 @settings(max_examples=100, deadline=None)
@@ -381,9 +474,9 @@ def test_windows_of_a_batch_are_made_some_at_a_time(monkeypatch: pytest.MonkeyPa
     seen: list[int] = []
     update = ColumnUpdate.of
 
-    def noted(self: ColumnUpdate, groups: Any, held: Any, records: RecordColumns) -> Any:
-        seen.append(len(records))
-        return update(self, groups, held, records)
+    def noted(self: ColumnUpdate, groups: Any, held: Any, records: RecordColumns, rows: Any) -> Any:
+        seen.append(len(rows))
+        return update(self, groups, held, records, rows)
 
     monkeypatch.setattr(ColumnUpdate, "of", noted)
     program = Program("count", INT64, HeaderPolicy.of("latest"), True, False, TimeWindows(100, 10, 0))

@@ -104,6 +104,23 @@ FAILING: dict[str, Callable[[KStream], KStream]] = {
     "a rank in sessions": lambda stream: ranked(
         stream.group_by_key().windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(5))
     ),
+    "a reducer": lambda stream: reduced(stream.group_by_key(), lambda old, new: failing(new)),
+    "a reducer in windows": lambda stream: reduced(
+        stream.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(10).advance_by(5)),
+        lambda old, new: failing(new),
+    ),
+    "a reducer in sessions": lambda stream: reduced(
+        stream.group_by_key().windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(5)),
+        lambda old, new: failing(new),
+    ),
+    "what a store can't hold": lambda stream: reduced(
+        stream.group_by_key(), lambda old, new: "\ud800" if new == "bad" else None if old == "" else new
+    ),
+    "what windows can't hold": lambda stream: reduced(
+        stream.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(10).advance_by(5)),
+        lambda old, new: 1 if new == "bad" else new,
+    ),
+    "headers": lambda stream: reduced(stream.group_by_key(), lambda old, new: new, headers=failing_headers),
     "a value of a table": lambda stream: (
         last_of(stream).map_values(failing, value_serde=TEXT).filter(lambda key, value: True).to_stream()
     ),
@@ -114,6 +131,17 @@ FAILING: dict[str, Callable[[KStream], KStream]] = {
         lambda value: 1 if value == "bad" else value, value_serde=TEXT
     ),
 }
+
+
+def reduced(grouped: Any, reducer: Callable[[Any, Any], Any], **options: Any) -> KStream:
+    table: KTable = grouped.reduce(reducer, materialized=Materialized().with_store_in_memory(), **options)
+    return table.to_stream().select_key(lambda key, value: str(key), key_serde=TEXT)
+
+
+def failing_headers(old: Headers, new: Headers) -> Headers:
+    if len(old) > 1:
+        raise ValueError("this one")
+    return new
 
 
 def ranked(grouped: ReducibleStream[KStream]) -> KStream:

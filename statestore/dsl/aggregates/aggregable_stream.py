@@ -206,7 +206,9 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
         def supplier() -> ProcessorSupplier:
             changes = ChangesPlan(plan.sends_old, kept.holds_back, plan.children_of_changes(graph.children(node)))
             builder = self._builder(kept)
-            made = AggregatePlan(builder.name, builder.key_serde, aggregation, policy, changes)
+            made = AggregatePlan(
+                builder.name, builder.key_serde, aggregation.as_read(kept.value_serde), policy, changes
+            )
             by_records = self._supplier(made, None, plan)
             in_columns = None if columns is None else self._supplier(made, columns, plan)
             return graph.either_way(node, by_records, in_columns)()

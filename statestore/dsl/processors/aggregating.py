@@ -63,6 +63,7 @@ class Update:
 
     def __init__(self, plan: AggregatePlan, context: ProcessorContext) -> None:
         self._initializer, self._aggregator = plan.aggregation.initializer, plan.aggregation.aggregator
+        self._begun = plan.aggregation.begun
         self._headers, self._changes = plan.headers, plan.changes
         self._context = context
 
@@ -83,6 +84,7 @@ class Update:
         old = None
         if knows_old:  # the aggregator may change its argument; unless it is sent, only whether there was one counts
             old = deepcopy(there) if self._changes.send_old else there
+            old = self._begun(old) if held is None else old
         made = self._aggregator(record.key, record.value, there)
         if made is None and self._changes.is_cached:
             # In Kafka's cache, a deletion has no timestamp of its own. Source: Kafka's TimestampedCacheFlushListener.

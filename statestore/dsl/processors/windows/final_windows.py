@@ -108,6 +108,10 @@ class Closing(NamedTuple):
         """Return which record closes each window; all are closed by the last one."""
         return np.searchsorted(self.closed_ms, ends_ms)
 
+    def slice(self, start: int, count: int | None = None) -> Closing:
+        """Return `count` records from row `start` on, None = all, and the windows that they close."""
+        return Closing(self.records.slice(start, count), self.closed_ms[start:][:count])
+
 
 class FinalWindowColumns:
     """Emits windows that have closed, earliest first, each once over batches and restarts."""

@@ -10,15 +10,16 @@ resulting headers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.dsl.aggregations import aggregates_of, of_type
+from statestore.dsl.aggregations import of_type
 from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating import Update
 from statestore.dsl.processors.changes_out import groups_of
@@ -105,6 +106,8 @@ class SessionAggregating(WindowedAggregate[SessionWindows]):
             self._changes.send(session, aggregate, old, session.end_ms, header_bytes)
         elif is_new and aggregate is not None:
             self._final.note(session)
+        elif not is_new and aggregate is None:
+            self._final.forget(session)
 
     def _held(self, window: Windowed) -> ValueTimestampHeaders[Any] | None:
         held: AggregationWithHeaders[Any] | None = self._store.fetch_session(window.key, window.start_ms, window.end_ms)
@@ -147,11 +150,15 @@ class SessionAggregatingColumns(WindowedAggregateColumns[SessionWindows]):
         tells_each = not plan.changes.is_cached and not self._plan.is_final
         self._merging = SessionMerging(
             windows,
-            plan.aggregation,
+            self._aggregation.merging(plan.aggregation),
             retention_ms=self._store.retention_ms,
             tells_each=tells_each,
             removes_kept=tells_each,
         )
+
+    def _at_once(self, records: RecordColumns) -> Iterable[slice]:
+        count = self._aggregation.sessions_at_once or max(1, len(records))
+        return [slice(start, min(start + count, len(records))) for start in range(0, len(records), count)]
 
     def _aggregate(self, closing: Closing) -> None:
         records = closing.records
@@ -215,9 +222,10 @@ class SessionAggregatingColumns(WindowedAggregateColumns[SessionWindows]):
 
     def _values(self, coming: pa.Array, held: pa.Array) -> _Items:
         aggregation = self._aggregation
-        if aggregation.counts:
-            return _Made([None] * len(coming), held)
-        return _Chosen(of_type(held.type, coming), held) if aggregation.chooses else _Made(coming.to_pylist(), held)
+        if aggregation.chooses:
+            return _Chosen(of_type(held.type, coming), held)
+        given = [None] * len(coming) if aggregation.counts else coming.to_pylist()
+        return _Made(given, aggregation.cells(held), partial(aggregation.column, type_=held.type))
 
     def _headers_of(self, coming: pa.BinaryArray, held: pa.BinaryArray) -> tuple[_Items, Callable[[Any, Any], Any]]:
         """Return the headers, and a function that merges two lists of them."""
@@ -226,7 +234,7 @@ class SessionAggregatingColumns(WindowedAggregateColumns[SessionWindows]):
             return _Chosen(pa.repeat(pa.scalar(b"", pa.binary()), len(coming)), held), _later
         if policy.is_of_one_record and policy.fits_all(coming) and policy.fits_all(held):
             return _Chosen(coming, held), _earlier if policy.keeps_first else _later
-        return _Made(coming.to_pylist(), held), self._update.merged
+        return _Made(coming.to_pylist(), held.to_pylist(), partial(pa.array, type=held.type)), self._update.merged
 
     def _changed(self, records: RecordColumns, merged: MergedRecords, values: _Items, headers: _Items) -> _Changed:
         row_numbers, starts, ends, new, old = zip(*merged.changes, strict=True) if merged.changes else ((),) * 5
@@ -264,7 +272,7 @@ class SessionAggregatingColumns(WindowedAggregateColumns[SessionWindows]):
         lasts = lasts[ends_ms[lasts] >= self._store.first_visible_ms]
         ready = made.take(lasts).with_columns(key=self._places(final, changed, lasts))
         final.emit(closing, ready.filter(is_new[groups.codes[lasts]] | final.are_noted(ready.key)))
-        noted = np.flatnonzero(~is_there | ~is_valid(changed.old))
+        noted = np.flatnonzero(is_there != is_valid(changed.old))
         final.note(closing, self._places(final, changed, noted), changed.rows[noted], is_there[noted])
 
     def _places(self, final: FinalWindowColumns, changed: _Changed, rows: Integers) -> pa.BinaryArray:
@@ -284,17 +292,12 @@ class _Chosen:
         return self._all.take(pa.array(items, pa.int64()))
 
 
-class _Made:
+class _Made(NamedTuple):
     """Items that functions make new ones of, as Python objects."""
 
-    def __init__(self, coming: Sequence[Any], held: pa.Array) -> None:
-        self._type = held.type
-        self.coming: Sequence[Any] = coming
-        self.held: Sequence[Any] = held.to_pylist()
-
-    def column(self, items: Sequence[Any]) -> pa.Array:
-        """Return the items as a column; None is null. Raises SerializationError for a number that does not fit."""
-        return aggregates_of(items, self._type)
+    coming: Sequence[Any]
+    held: Sequence[Any]
+    column: Callable[[Sequence[Any]], pa.Array]
 
 
 _Items: TypeAlias = "_Chosen | _Made"

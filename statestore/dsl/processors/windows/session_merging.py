@@ -102,7 +102,8 @@ class SessionMerging:
             changes.append((row, start_ms, end_ms, aggregate, told))
             if near:
                 of_key[first:] = [session for session in of_key[first:] if session[1] > latest_ms]
-            insort(of_key, (end_ms, start_ms, aggregate, headers))
+            if aggregate is not None:
+                insort(of_key, (end_ms, start_ms, aggregate, headers))
             # A session of an earlier shard that was ahead may end after the present time.
             hidden_ms = max(hidden_ms, min(end_ms, seen_ms) - self._retention_ms)
         return made

@@ -14,7 +14,7 @@ from statestore.bytestore.chunks import slices
 from statestore.dsl.aggregations import ColumnAggregation
 from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating import AggregatePlan, Update
-from statestore.dsl.processors.aggregating_columns import ColumnUpdate, with_keys
+from statestore.dsl.processors.aggregating_columns import ColumnUpdate, UpdatedColumns, with_keys
 from statestore.dsl.processors.changes_out import ChangesOut, ColumnChanges
 from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
@@ -207,17 +207,8 @@ class _Assigned(NamedTuple):
     def where(self, mask: Flags) -> _Assigned:
         return _Assigned(*(column[mask] for column in self))
 
-
-class _Updated(NamedTuple):
-    """Windows after each record: a row for each window of each record."""
-
-    groups: KeyGroups
-    """Which rows have the same window."""
-    made: RecordColumns
-    """By keys without windows."""
-    old: pa.Array
-    is_new: Flags
-    """For each group, whether nothing was held of it."""
+    def divided(self, count: int) -> tuple[_Assigned, _Assigned]:
+        return _Assigned(*(column[:count] for column in self)), _Assigned(*(column[count:] for column in self))
 
 
 class WindowedAggregateColumns(WindowedProcessor[WindowsT], BatchProcessor):
@@ -247,9 +238,9 @@ class WindowedAggregateColumns(WindowedProcessor[WindowsT], BatchProcessor):
             part = records.slice(rows.start, rows.stop - rows.start)
             self._aggregate(Closing(part, self._closing.advance_many(part)))
 
+    @abstractmethod
     def _at_once(self, records: RecordColumns) -> Iterable[slice]:
         """Return the rows of records in parts to aggregate at once, none of which is empty."""
-        return [slice(0, len(records))] if len(records) else []
 
     @abstractmethod
     def _aggregate(self, closing: Closing) -> None:
@@ -291,10 +282,17 @@ class WindowedAggregatingColumns(WindowedAggregateColumns[TimeWindows]):
         is_late = assigned.ends_ms <= self._closing.of_keys(records, closing.closed_ms)[assigned.rows]
         self._tell_late(records, assigned.rows[is_late])
         kept = assigned.where(~is_late)
-        if self._final is not None:
-            self._close(self._final, closing, kept)
-        elif len(kept.rows):
-            self._change(records, kept)
+        while self._final is not None or len(kept.rows):
+            updated = self._updated(closing.records, kept)
+            done, others = kept.divided(len(updated.made))
+            count = int(others.rows[0]) if len(others.rows) else len(closing.records)
+            if self._final is None:
+                self._change(updated, done)
+            else:
+                self._close(self._final, closing.slice(0, count), updated, done)
+            if not len(others.rows):
+                return
+            closing, kept = closing.slice(count), others._replace(rows=others.rows - count)
 
     def _held(self, keys: pa.Array, starts_ms: Integers, ends_ms: Integers) -> HeldColumns:
         held: HeldColumns = self._store.fetch_many(keys, starts_ms)
@@ -315,34 +313,29 @@ class WindowedAggregatingColumns(WindowedAggregateColumns[TimeWindows]):
         # Sums beyond 64 bits become the end of time.
         return _Assigned(rows, starts, np.minimum(starts, MAX_TIME_MS - windows.size_ms) + windows.size_ms)
 
-    def _change(self, records: RecordColumns, assigned: _Assigned) -> None:
-        """Add records to their windows, and send each change on."""
-        updated = self._updated(records, assigned)
-        groups, made = updated.groups, updated.made
-        lasts = np.sort(groups.last_rows)
-        self._store.put_many(made.take(lasts), assigned.starts_ms[lasts])
+    def _change(self, updated: UpdatedColumns, assigned: _Assigned) -> None:
+        """Store windows, and send each change on."""
+        made = updated.made
+        self._store.put_many(updated.stored, assigned.starts_ms[updated.last_rows])
         windowed = windowed_column(made.key, assigned.starts_ms, assigned.ends_ms)
         changed = RecordColumns.adopt(windowed, made.value, made.timestamp_ms, made.headers, made.origin)
-        self._changes.send(changed, updated.old, groups)
+        self._changes.send(changed, updated.old, updated.groups)
 
-    def _close(self, final: FinalWindowColumns, closing: Closing, assigned: _Assigned) -> None:
-        """Add records to their windows, and emit the windows that they close."""
-        updated = self._updated(closing.records, assigned)
-        lasts = np.sort(updated.groups.last_rows)
-        windows, starts_ms, ends_ms = updated.made.take(lasts), assigned.starts_ms[lasts], assigned.ends_ms[lasts]
+    def _close(self, final: FinalWindowColumns, closing: Closing, updated: UpdatedColumns, assigned: _Assigned) -> None:
+        """Store windows, and emit those that records close."""
+        lasts, made = updated.last_rows, updated.made
+        windows, starts_ms, ends_ms = made.take(lasts), assigned.starts_ms[lasts], assigned.ends_ms[lasts]
         places = final.places(windows.key, starts_ms, ends_ms)
         is_closed = ends_ms <= closing.closed_ms[-1]
         is_shown = starts_ms >= self._store.first_visible_ms
         final.emit(closing, windows.with_columns(key=places).filter(is_closed & is_shown))
-        self._store.put_many(windows, starts_ms)
-        groups = updated.groups
-        is_begun = np.where(groups.rows_before < 0, updated.is_new[groups.codes], ~is_valid(updated.old))
-        noted = np.flatnonzero(is_valid(updated.made.value) & is_begun)
-        starts_ms, ends_ms = assigned.starts_ms[noted], assigned.ends_ms[noted]
-        places = final.places(updated.made.key.take(pa.array(noted)), starts_ms, ends_ms)
+        self._store.put_many(updated.stored, starts_ms)
+        noted = np.flatnonzero(is_valid(made.value) & updated.has_begun)
+        places = final.places(made.key.take(pa.array(noted)), assigned.starts_ms[noted], assigned.ends_ms[noted])
         final.note(closing, places, assigned.rows[noted], np.ones(len(noted), np.bool_))
 
-    def _updated(self, records: RecordColumns, assigned: _Assigned) -> _Updated:
+    def _updated(self, records: RecordColumns, assigned: _Assigned) -> UpdatedColumns:
+        """Add records to their windows."""
         rows, starts_ms = assigned.rows, assigned.starts_ms
         codes = records.by_key.codes[rows]
         # Windows are numbered, as a product of starts may exceed 64 bits. By window first, as in the store.
@@ -353,12 +346,7 @@ class WindowedAggregatingColumns(WindowedAggregateColumns[TimeWindows]):
         groups = KeyGroups(pa.array(windows))
         firsts = groups.first_rows
         keys = records.by_key.keys.take(pa.array(codes[firsts]))
-        held = self._store.fetch_many(keys, starts_ms[firsts])
-        is_one_each = np.array_equal(rows, np.arange(len(records)))
-        of_windows = records if is_one_each else records.take(pa.array(rows))
-        updated = self._update.of(groups, held, of_windows)
-        made = of_windows.with_columns(value=updated.new, timestamp_ms=updated.timestamp_ms, headers=updated.headers)
-        return _Updated(groups, made, updated.old, ~is_valid(held.value))
+        return self._update.of(groups, self._store.fetch_many(keys, starts_ms[firsts]), records, rows)
 
 
 def first_starts(windows: TimeWindows, times_ms: Integers) -> Integers:
