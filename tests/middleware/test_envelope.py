@@ -28,6 +28,7 @@ from statestore.middleware.security.signing import Signing
 from statestore.middleware.security.vaults import KeyFile, VaultError, vault_at
 from statestore.processor.chain_client import ChainClient
 from statestore.testing import TopologyTestDriver
+from tests.support.documentation import ROOT, run_page
 from tests.support.kept_records import keeping
 from tests.support.passed_records import arrived, produced, shown, through
 from tests.support.security_keys import AFTER, BEFORE, NEW
@@ -189,6 +190,15 @@ def test_the_first_release_with_envelopes_is_read_by_its_master_key_alone(tmp_pa
 
 def of_orders(uri: str) -> Serde[str]:
     return encrypted_serde(Serdes.string(), EnvelopeKeys(uri, "orders"))
+
+
+def test_the_page_goes_with_vault(transit: Transit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MASTER_KEY", "vault-transit://transit/orders")
+    page = run_page(ROOT / "docs" / "middleware" / "encryption.md", with_spark=False)
+    written = page.sealed.serialize({"total": 7})
+    keys = EnvelopeKeys("vault-transit://transit/orders", "orders")
+    assert encrypted_serde(Serdes.json(), keys, context="totals").deserialize(written) == {"total": 7}
 
 
 def test_old_data_outlives_the_rotation_of_the_master_key(transit: Transit, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from statestore.errors.state import LocationNotWritableError
 from statestore.recovery.location.azure import _errors, open_container
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.retrying import Retrying
+from tests.support.documentation import ROOT, run_page
 from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.azure_server import ACCOUNT, KEY, Azure
 from tests.support.recovery.object_store import Fault, times
@@ -76,6 +77,15 @@ def test_the_key_or_the_signature_of_the_environment_is_used(azure: Azure, monke
     monkeypatch.delenv("AZURE_STORAGE_KEY")
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", azure.secret_key)
     assert DurableLocation(without_signature(azure)).read("x", MAX_BYTES) == b"by key"
+
+
+def test_the_page_begins_in_azure(azure: Azure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STATE", without_signature(azure, "states/totals"))
+    monkeypatch.setenv("AZURE_STORAGE_KEY", KEY)
+    location = run_page(ROOT / "docs" / "durable-locations.md", with_spark=False).location
+    location.write("x", b"content")
+    assert azure.objects() == {"states/totals/x": 7}, "and nothing of what was asked"
 
 
 def test_without_credentials_the_location_is_refused(azure: Azure) -> None:

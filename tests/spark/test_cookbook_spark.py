@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.wrappers_pb2 import Int64Value
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
@@ -87,6 +88,14 @@ def test_a_temporal_lookup_finds_the_prices_of_its_own_batch(results: Callable[.
         ({"problem": "no price then"},),
         ({"pay": 10, "since": 1_000}, ("trace", b"a1"), ("price-set-by", b"kim")),
     ]
+
+
+@pytest.mark.slow
+def test_the_largest_order_is_kept_in_protobuf(results: Callable[..., list[Row]]) -> None:
+    rows = [("orders", b"ada", Int64Value(value=n).SerializeToString(), n, []) for n in (5, 8, 3)]
+    found = results("../middleware/polyglot.md", "largest", rows)
+    assert [Int64Value.FromString(bytes(row.value)).value for row in found] == [5, 8, 8]
+    assert {tuple(header) for row in found for header in row.headers} == {("content-type", b"application/x-protobuf")}
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from statestore.errors.state import LocationNotWritableError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.hdfs import NativeHdfs
 from statestore.recovery.location.retrying import Retrying
+from tests.support.documentation import ROOT, run_page
 from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.hdfs_server import Hdfs, running_hdfs
 from tests.support.spark.queries import OrderQuery
@@ -67,6 +68,14 @@ def test_files_are_written_replaced_read_listed_and_deleted(hdfs: Hdfs, tmp_path
     location.remove_directory("shards/0001")
     location.remove_directory("shards/0001")
     assert location.directories("shards") == []
+
+
+def test_the_page_begins_on_hdfs(hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STATE", hdfs.uri("first query"))
+    location = run_page(ROOT / "docs" / "durable-locations.md", with_spark=False).location
+    assert isinstance(location.open_filesystem()[0], NativeHdfs)
+    assert location.entries("") == []
 
 
 def test_a_writer_killed_in_the_middle_leaves_a_partial_file_alone(hdfs: Hdfs) -> None:
