@@ -77,7 +77,7 @@ class _JsonScalar(pa.ExtensionScalar):  # type: ignore[misc]
     def as_py(self, **options: Any) -> Any:
         """Return the value."""
         data = None if self.value is None else self.value.as_py()
-        return None if data is None else _DECODER.decode(data.decode())
+        return None if data is None else deserialize_json(data)
 
 
 class JsonType(pa.ExtensionType):  # type: ignore[misc]

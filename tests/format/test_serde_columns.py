@@ -124,3 +124,10 @@ def test_they_travel(name: str) -> None:
 
 def test_who_takes_headers_has_no_columns() -> None:
     assert Serdes.of_headers("h", lambda value, headers: b"", lambda data, headers: "").columns is None
+
+
+def test_a_row_of_json_that_nests_too_deep_is_malformed_read_alone_or_with_others() -> None:
+    deep = pa.ExtensionArray.from_storage(json_column([]).type, pa.array([b"[" * 100_000 + b"]" * 100_000]))
+    for read in (deep.to_pylist, deep[0].as_py):
+        with pytest.raises(DeserializationError, match="json: "):
+            read()
