@@ -264,11 +264,13 @@ class _OfColumns(ColumnAggregation):
 
     def _run(self, groups: KeyGroups, values: pa.Array, before: pa.Array) -> pa.Array:
         if self.combine is None:
-            values = of_type(before.type, values)
-            if not self.keeps_first:
-                return values
-            first = np.where(is_valid(before), np.arange(len(groups)), len(groups) + groups.first_rows)
-            return pa.concat_arrays([before, values]).take(pa.array(first[groups.codes]))
+            chosen = of_type(before.type, values)
+            if self.keeps_first:
+                first = np.where(is_valid(before), np.arange(len(groups)), len(groups) + groups.first_rows)
+                chosen = pa.concat_arrays([before, chosen]).take(pa.array(first[groups.codes]))
+            if before.type == JSON_COLUMNS.type:
+                JSON_COLUMNS.serialize(chosen)  # a key's last one alone is stored
+            return chosen
         start = _numbers(pc.fill_null(before, 0))
         numbers = np.ones(len(values), np.int64) if self.counts else _numbers(values).astype(start.dtype, copy=False)
         if numbers.dtype.kind == "i" and self.combine == "add" and _may_overflow(numbers, start, groups):

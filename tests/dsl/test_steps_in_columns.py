@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from statestore import BatchProcessor, Headers, Processor, ProcessorContext, Record, RecordColumns, Serdes, Topology
@@ -254,19 +254,25 @@ TEXTS = texts(
 )
 
 
+UNWRITABLE = [[TestRecord(b"{}", value, 1) for value in (b"1e999", b"{}")]]
+
+
+@example(batches=UNWRITABLE, on_bad_bytes="fail", steps="last")
+@example(batches=UNWRITABLE, on_bad_bytes="fail", steps="first")
 @settings(max_examples=100, deadline=None)
 @given(
     batches=st.lists(st.lists(st.builds(TestRecord, TEXTS, TEXTS, st.integers(0, 9)), max_size=7), min_size=1),
     on_bad_bytes=st.sampled_from(["fail", "continue", "dead_letter"]),
-    steps=st.sampled_from(["none", "last", "mapped", "counted"]),
+    steps=st.sampled_from(["none", "first", "last", "mapped", "counted"]),
 )
 def test_json_in_columns_is_what_it_is_by_records(
     batches: list[list[TestRecord]], on_bad_bytes: str, steps: str
 ) -> None:
     def made_of(stream: KStream) -> KStream:
         kept = Materialized().with_store_in_memory()
-        if steps == "last":
-            return stream.group_by_key().last(materialized=kept).to_stream()
+        if steps in ("first", "last"):
+            table: KTable = getattr(stream.group_by_key(), steps)(materialized=kept)
+            return table.to_stream().map_values(repr, value_serde=TEXT)
         if steps == "mapped":
             return stream.map_values(lambda key, value: [key, value], value_serde=JSON)
         return stream.group_by_key().count(materialized=kept).to_stream() if steps == "counted" else stream
