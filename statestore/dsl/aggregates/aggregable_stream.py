@@ -209,9 +209,7 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
             made = AggregatePlan(
                 builder.name, builder.key_serde, aggregation.as_read(kept.value_serde), policy, changes
             )
-            by_records = self._supplier(made, None, plan)
-            in_columns = None if columns is None else self._supplier(made, columns, plan)
-            return graph.either_way(node, by_records, in_columns)()
+            return self._either_way(node, made, columns, plan)
 
         graph.add(
             GraphNode(
@@ -224,6 +222,12 @@ class ReducibleStream(Staged, ABC, Generic[Stream]):
             )
         )
         return table
+
+    def _either_way(
+        self, node: str, plan: AggregatePlan, columns: ColumnAggregation | None, table: KeptTable
+    ) -> ProcessorSupplier:
+        in_columns = None if columns is None else self._supplier(plan, columns, table)
+        return self._graph.either_way(node, self._supplier(plan, None, table), in_columns)()
 
     def _divided(self, kept: Materialized) -> Stage:
         return self._stage if self._regrouping is None else self._regrouping.divided(self._stage, str(kept.name))

@@ -24,7 +24,7 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.aggregating import AggregatePlan, Aggregating
 from statestore.dsl.processors.aggregating_columns import AggregatingColumns
 from statestore.dsl.processors.changes_out import ChangesPlan
-from statestore.dsl.processors.stateless import PassThrough
+from statestore.dsl.processors.stateless import PassThrough, PassThroughColumns
 from statestore.dsl.processors.table_views import SessionView, WindowView
 from statestore.dsl.processors.windows.final_windows import store_of_ends
 from statestore.dsl.processors.windows.session_aggregating import SessionAggregating, SessionAggregatingColumns
@@ -270,18 +270,24 @@ class CogroupedKStream(Generic[Stream]):
         graph, asked = first._graph, Materialized.of(materialized).or_serdes(first._key_serde, None)
         kept = asked.or_name(lambda: graph.new_store_name(_COGROUP))
         stages = [each._divided(kept) for each in streams]
+        aggregations = [checked_aggregation(initializer, aggregator, merger) for _, aggregator in self._inputs]
         nodes = [graph.new_name(_COGROUP, name and f"{name}-cogroup-agg-{number}") for number, _ in enumerate(streams)]
         merge = graph.new_name("COGROUPKSTREAM-MERGE-", name and f"{name}-cogroup-merge")
-        table = first._table(merge, kept, in_columns=False)
+        columns = [
+            stream._column_aggregation(added, kept, in_columns=stage.in_columns and self._windows is None)
+            for stream, stage, added in zip(streams, stages, aggregations, strict=True)
+        ]
+        in_columns = None not in columns
+        table = first._table(merge, kept, in_columns=in_columns)
         plan = table._plan
         assert isinstance(plan, KeptTable)  # an aggregate has a store in any case
         plan.late_inputs = None  # the streams may have different values
 
         def supplier(number: int) -> ProcessorSupplier:
-            aggregation = checked_aggregation(initializer, self._inputs[number][1], merger)
             changes, builder = ChangesPlan(plan.sends_old, kept.holds_back), first._builder(kept)
+            aggregation = aggregations[number].as_read(kept.value_serde)
             made = AggregatePlan(builder.name, builder.key_serde, aggregation, policy, changes, nodes[number])
-            return streams[number]._supplier(made, None, plan)
+            return streams[number]._either_way(nodes[number], made, columns[number], plan)
 
         for number, (node, stage) in enumerate(zip(nodes, stages, strict=True)):
             added = GraphNode(node, (stage.node,), partial(supplier, number), windows=first._table_windows())
@@ -290,5 +296,6 @@ class CogroupedKStream(Generic[Stream]):
             else:
                 added.stores = lambda: (first._builder(kept),)
             graph.add(added)
-        graph.add(GraphNode(merge, tuple(nodes), lambda: PassThrough))
+        passing = graph.either_way(merge, PassThrough, PassThroughColumns if in_columns else None)
+        graph.add(GraphNode(merge, tuple(nodes), passing))
         return table
