@@ -44,6 +44,7 @@ class Provider:
     def __init__(self) -> None:
         self.body = b""
         self.status = 200
+        self.head: Callable[[Any], None] | None = None
         self.stream: Callable[[Any], None] | None = None
         self.asked = 0
         self.sent = 0
@@ -54,6 +55,9 @@ class Provider:
                 provider.asked += 1
                 self.send_response(provider.status)
                 self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+                if provider.head is not None:
+                    self.flush_headers()
+                    provider.head(self)
                 self.end_headers()
                 if provider.stream is not None:
                     provider.stream(self)
@@ -233,7 +237,7 @@ def test_a_provider_that_sends_too_much_or_elsewhere_or_nothing_is_given_up(
         monkeypatch.setattr(token_keys, "_WAITS_S", 0.2)
         silence = threading.Event()
         provider.stream, provider.status = lambda handler: bool(silence.wait(60)) and None, 200
-        with pytest.raises(ServiceUnavailableError, match="timed out"):
+        with pytest.raises(ServiceUnavailableError, match=r"timed out|to answer"):
             subject(client)
         silence.set()
         provider.stop()
@@ -251,6 +255,24 @@ def test_one_that_answers_drop_by_drop_is_given_up(provider: Provider, clock: Cl
     provider.stream = drip
     with checking(provider) as client, pytest.raises(ServiceUnavailableError, match=r"more than 10\.0 s to answer"):
         subject(client)
+
+
+def test_headers_that_come_drop_by_drop_are_given_up(
+    provider: Provider, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_keys, "_WAITS_S", 0.5)
+    is_given_up = threading.Event()
+
+    def drip(handler: Any) -> None:
+        for _ in range(20):
+            is_given_up.wait(0.1)
+            handler.wfile.write(b"X-Next: 1\r\n")
+
+    provider.head = drip
+    provider.body = key_set(published(OLD.public_key(), kid="old"))
+    with checking(provider) as client, pytest.raises(ServiceUnavailableError, match=r"more than 0\.5 s to answer"):
+        subject(client)
+    is_given_up.set()
 
 
 def test_it_is_made_by_a_configuration_and_says_where_it_asks(provider: Provider) -> None:

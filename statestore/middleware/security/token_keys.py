@@ -12,7 +12,8 @@ import logging
 from collections.abc import Hashable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from http.client import HTTPException
-from threading import Lock
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
 from time import monotonic
 from typing import Any, Final
 from urllib.error import HTTPError
@@ -161,7 +162,7 @@ class _Published:
     def _fetch(self, now: float) -> None:
         self._asked_at = now
         try:
-            self._keys = _keys_in(_read(self._address))
+            self._keys = _keys_in(_read_in_time(self._address))
         except (OSError, HTTPException, ValueError) as error:
             self._problem = f"{type(error).__name__}: {error}"[:300]
             if isinstance(error, HTTPError):
@@ -175,6 +176,26 @@ class _Published:
 class _NoRedirect(HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
         """Follow none: it could lead away from https."""
+
+
+def _read_in_time(address: str) -> bytes:
+    """Return what `_read` returns. Raises what it raises, and TimeoutError: no more is waited for, not even headers."""
+    answer: SimpleQueue[bytes | Exception] = SimpleQueue()
+
+    def read() -> None:
+        try:
+            answer.put(_read(address))
+        except Exception as error:  # raised below
+            answer.put(error)
+
+    Thread(target=read, daemon=True).start()
+    try:
+        found = answer.get(timeout=_WAITS_S)
+    except Empty:
+        raise TimeoutError(f"it takes more than {_WAITS_S} s to answer") from None
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def _read(address: str) -> bytes:
