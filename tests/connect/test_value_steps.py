@@ -76,6 +76,7 @@ def test_a_logical_value_is_cast_as_the_number_that_it_stands_for(mode: str) -> 
 
 def test_compat_mode_reads_floats_as_java_does() -> None:
     texts = {" 1.5e3f ": 1500.0, "-0": -0.0, "+.5D": 0.5, "-Infinity": float("-inf")}
+    texts |= {f"-1e{'9' * 5000}": float("-inf"), f"-1e-{'9' * 5000}": -0.0, f"1e{'0' * 5000}1": 10.0}
     for type_ in ("float32", "float64"):
         assert [str(made(Cast.Value((type_,), "compat"), text)) for text in texts] == list(map(str, texts.values()))
         with pytest.raises(DataException, match="Unable to convert"):

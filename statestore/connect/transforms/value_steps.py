@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -276,8 +277,11 @@ def _parsed(text: str, target: Type) -> Any:
     if word:
         number = NOT_FINITE[word]
         return (Float32 if target is Type.FLOAT32 else Float64)(-number if sign == "-" else number)
-    value = Decimal(sign + digits)
-    return float32_of(value) if target is Type.FLOAT32 else Float64(value)
+    double = Float64(sign + digits)
+    if target is Type.FLOAT64:
+        return double
+    # A decimal can't hold the exponent of each of those that are infinite or zero.
+    return float32_of(Decimal(sign + digits)) if double and math.isfinite(double) else Float32(double)
 
 
 @of_both_sides

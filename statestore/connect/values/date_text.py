@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
@@ -209,10 +210,11 @@ def _number(text: str, place: int) -> tuple[int, int] | None:
     if found["digits"] is None:
         infinity = -_INT32_MOST - 1 if is_negative else _INT32_MOST
         return (infinity if found["infinity"] else 0), found.end()
-    exponent, end = int(found["exponent"] or 0), found.end()
+    # Ints would refuse more than 4,300 digits.
+    exponent, end = Decimal(found["exponent"] or 0), found.end()
     if not in_range(exponent, Int64.bits):
-        exponent, end = 0, found.end("digits")
-    return _int32(str(int(found["digits"])), Int32.wrapped(exponent), is_negative=is_negative), end
+        exponent, end = Decimal(), found.end("digits")
+    return _int32(str(Decimal(found["digits"])), Int32.wrapped(int(exponent)), is_negative=is_negative), end
 
 
 def _int32(digits: str, exponent: int, *, is_negative: bool) -> int:
