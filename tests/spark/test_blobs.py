@@ -19,7 +19,7 @@ from statestore.format.keys.partitioner import partition_column
 from statestore.format.records.header_bytes import encode_headers, parse_count
 from statestore.format.records.header_columns import HEADERS_TYPE
 from statestore.headers.topic_columns import sink_batch
-from statestore.spark.shards.blobs import BlobSpool, by_shard, encode_blob
+from statestore.spark.shards.blobs import BlobSpool, by_shard, encode_blob, release_buffers
 from statestore.spark.shards.pack import Pack, unpack
 from statestore.spark.shards.record_order import records_in_order
 from statestore.spark.shards.schema import HEADERS, check_column_type
@@ -271,3 +271,18 @@ def test_headers_of_another_type_are_called_what_they_are(found: DataType, remed
     with pytest.raises(InputSchemaError, match=f"not array<struct.*{remedy}") as caught:
         check_column_type(StructField("headers", found), HEADERS)
     assert ("map" in str(caught.value)) == isinstance(found, MapType)
+
+
+def test_what_is_freed_goes_back_to_the_operating_system() -> None:
+    freed = [b"x" * 50_000 for _ in range(1_000)]
+    last = b"x" * 50_000  # what lies before something in use goes back only when asked for
+    freed.clear()
+    held_kb = anonymous_kb()
+    release_buffers()
+    assert anonymous_kb() < held_kb - 40_000
+    assert last
+
+
+def anonymous_kb() -> int:
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:"))

@@ -6,6 +6,7 @@ of OUTPUT. Header bytes are those of KIP-1271 and are not parsed between pack an
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, BinaryIO, Final
@@ -31,6 +32,8 @@ POSITION = ["topic", "partition", "offset"]
 _ALIGNMENT_BYTES: Final = 64
 _MOST_AT_ONCE: Final = 64
 """Records of output that are looked at together."""
+_TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
+"""Gives back what C, Python and RocksDB have freed; only GNU's C library has it."""
 
 
 class BlobWriter:
@@ -77,8 +80,10 @@ def schema_of_blob(blob: bytes | pa.Buffer) -> pa.Schema:
 
 
 def release_buffers() -> None:
-    """Return memory that Arrow has freed to the operating system: while a worker waits, others need it."""
+    """Return memory that is free to the operating system: while a worker waits, others need it."""
     pa.default_memory_pool().release_unused()
+    if _TRIM is not None:
+        _TRIM(0)
 
 
 def sort_by_position(batch: pa.RecordBatch) -> pa.RecordBatch:
