@@ -6,10 +6,11 @@ and micro-batch: with the shard's input, or without any if a punctuator on the w
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 from pyspark import TaskContext, cloudpickle
@@ -23,7 +24,7 @@ from statestore.errors.run import ModuleNotOnWorkersError
 from statestore.spark.figures import FIGURES
 from statestore.spark.query_failure import sentence_first
 from statestore.spark.sessions import BATCH_ID, QUERY_ID, is_connect
-from statestore.spark.shards.blobs import BLOB
+from statestore.spark.shards.blobs import BLOB, release_buffers
 from statestore.spark.shards.schema import once
 from statestore.spark.shards.shard_call import ShardCall, ShardResult
 
@@ -37,6 +38,8 @@ _SIMPLIFIED_VARIABLE = "SPARK_SIMPLIFIED_TRACEBACK"
 _COLLECTED_BYTES = 16 << 20
 _FRAME_BYTES = 4 << 20
 """How much output a frame takes, unless one blob is larger: a frame costs some milliseconds, whatever its size."""
+_OF_THE_BATCH: Final = 1
+"""The generations of objects that are looked through for garbage: not what has been there for long."""
 
 
 def through_transform_with_state(packed: DataFrame, call: ShardCall) -> DataFrame:
@@ -226,6 +229,10 @@ def in_frames(run: Generator[bytes, None, ShardResult]) -> Generator[pd.DataFram
         held_bytes += len(blob)
     # The last blobs wait for the figures, which would cost as much in a frame of their own.
     yield _frame(held or [None], result.observed_json())
+    # The parts of a task refer to each other and to its last records. What is made by columns are few objects, so
+    # Python would not look for them for many batches, whatever memory they hold.
+    gc.collect(_OF_THE_BATCH)
+    release_buffers()
     return result
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gc
 import logging
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -25,7 +24,7 @@ from statestore.recovery.metadata.agreement import claim
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.spark.figures import RecordFigures, ShardFigures, TimeFigures
 from statestore.spark.query_settings import check_partitions
-from statestore.spark.shards.blobs import BlobSpool, OutputBlobs, release_buffers, schema_of_blob
+from statestore.spark.shards.blobs import BlobSpool, OutputBlobs, schema_of_blob
 from statestore.spark.shards.lanes import Placing, lane_of
 from statestore.spark.shards.record_order import batches_in_order, records_in_order
 from statestore.spark.start_refusal import check_start
@@ -41,8 +40,6 @@ _ROWS_PER_BATCH = 65_536
 _BYTES_PER_BATCH = 32 << 20
 """What a batch processor is given at once, so that each key in it is fetched once. Up to five copies are held: columns
 in order, taken apart by key, output."""
-_OF_THE_BATCH: Final = 1
-"""The generations of objects that are looked through for garbage: not what has been there for long."""
 _claimed: set[tuple[str, str]] = set()
 """The (state location, query) pairs that this Python process has claimed or found claimed, in any batch."""
 
@@ -97,16 +94,6 @@ class ShardCall:
         self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str, batch_id: int, now_ms: int
     ) -> Generator[bytes, None, ShardResult]:
         """Process a batch's blobs of one shard; `recorded` is its pointer, None at the first call. Yield the output."""
-        result = yield from self._run(route, blobs, recorded, query_id, batch_id, now_ms)
-        # The parts of a task refer to each other and to its last records. What is made by columns are few objects, so
-        # Python would not look for them for many batches, whatever memory they hold.
-        gc.collect(_OF_THE_BATCH)
-        release_buffers()
-        return result
-
-    def _run(
-        self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str, batch_id: int, now_ms: int
-    ) -> Generator[bytes, None, ShardResult]:
         check_start()
         check_partitions(self.planned_partitions)
         shard = self.routing.index(route)

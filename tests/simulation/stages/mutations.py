@@ -10,14 +10,14 @@ STAGE_MUTATIONS: Final = (
     Mutation(
         "offsets are those of the attempt",
         "spark.shards.shard_call",
-        "ShardCall._run",
+        "ShardCall.run",
         "Placing(shard, batch_id)",
         "Placing(shard, batch_id + __import__('uuid').uuid4().int % 100)",
     ),
     Mutation(
         "offsets rise with the version of the state",
         "spark.shards.shard_call",
-        "ShardCall._run",
+        "ShardCall.run",
         "Placing(shard, batch_id)",
         "Placing(shard, pointer.version + 1)",
     ),
@@ -38,7 +38,7 @@ STAGE_MUTATIONS: Final = (
     Mutation(
         "lanes end at a stage",
         "spark.shards.shard_call",
-        "ShardCall._run",
+        "ShardCall.run",
         "                    yield blob\n",
         "                    pass\n",
     ),
