@@ -59,8 +59,7 @@ def executor_growth(home: Path, records: int, batches: int) -> dict[str, Any]:
             "cores in use": [best[executors]["cores_in_use"] for executors in EXECUTORS],
         },
         "ratios": {
-            f"CPU a record without Java's compilers, {executors} executors : 1": _cost_us(best[executors]) / least
-            for executors in EXECUTORS[1:]
+            f"CPU without compilers: {executors} : 1": _cost_us(best[executors]) / least for executors in EXECUTORS[1:]
         },
         "notes": {
             "cores of the machine, which all executors, their Python workers and the driver share": os.cpu_count()
