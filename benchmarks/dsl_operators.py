@@ -148,6 +148,12 @@ OPERATORS: Final = (
         "update",
     ),
     Operator(
+        "sum by a function",
+        forms(programs.reduced),
+        _aggregates(_by_key, _sum),
+        "update",
+    ),
+    Operator(
         "agg of sum, count and max",
         forms(programs.several),
         _aggregates(_by_key, lambda: F.struct(_sum(), _number(), F.max("amount"))),

@@ -88,6 +88,10 @@ def total(stream: KStream, materialized: Materialized) -> KTable[Any]:
     return stream.group_by_key().sum(materialized=materialized)
 
 
+def reduced(stream: KStream, materialized: Materialized) -> KTable[Any]:
+    return stream.group_by_key().reduce(_added, materialized=materialized)
+
+
 def several(stream: KStream, materialized: Materialized) -> KTable[Any]:
     parts = {"total": Aggregate.sum(_itself), "number": Aggregate.count(), "highest": Aggregate.max(_itself)}
     return stream.group_by_key().agg(parts, materialized=materialized)
@@ -162,6 +166,10 @@ def _words(key: bytes, value: bytes) -> list[tuple[bytes, bytes]]:
 
 def _foreign_key(key: bytes, value: bytes) -> bytes:
     return key[:-1] + b"0"
+
+
+def _added(one: int, other: int) -> int:
+    return one + other
 
 
 def _itself(value: int) -> int:

@@ -75,9 +75,10 @@ def _setting(plan: Plan, load_before: float, done: Outcome) -> Setting:
     versions = {
         "Kafka": KAFKA_VERSION,
         "PySpark": importlib.metadata.version("pyspark"),
-        "Quix Streams": quix.stem.rpartition("-")[2] if quix else "not installed",
         "Python": ".".join(map(str, sys.version_info[:3])),
     }
+    if any(peer.name == "quix" for peer in plan.peers):
+        versions["Quix Streams"] = quix.stem.rpartition("-")[2] if quix else "not installed"
     day = datetime.now(timezone.utc).date().isoformat()
     return Setting(day, os.cpu_count() or 1, load_before, done.load_most, versions, done.broker_looking_cores, plan)
 

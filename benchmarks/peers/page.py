@@ -79,7 +79,7 @@ def _row_of(each: PeerFigures, anchor: float | None) -> list[str]:
     rates, cpu_us = each["records_per_s"], each["steady_cpu_us"]
     return [
         f"`{each['peer']}`",
-        f"{rates['median']:,.0f} ({rates['min']:,.0f}-{rates['max']:,.0f})",
+        _rate(rates),
         f"{rates['median'] / anchor:.2f}" if anchor else "",
         f"{cpu_us['python']:,.1f}",
         f"{cpu_us['java']:,.1f}",
@@ -87,6 +87,11 @@ def _row_of(each: PeerFigures, anchor: float | None) -> list[str]:
         f"{each['peak_pss_mb']:,.0f}",
         f"{each['first_output_s']:.1f}",
     ]
+
+
+def _rate(rates: Mapping[str, float]) -> str:
+    median, *ends = (f"{rates[name]:,.0f}" for name in ("median", "min", "max"))
+    return median if ends == [median, median] else f"{median} ({'-'.join(ends)})"
 
 
 def _operators(found: Sequence[PeerFigures]) -> list[str]:
@@ -107,11 +112,9 @@ def _without(without: Mapping[str, str]) -> list[str]:
 
 
 def _targets(targets: Sequence[Target], found: Sequence[PeerFigures]) -> list[str]:
-    said: dict[str, dict[str, str]] = {}
+    said: dict[tuple[str, str], list[str]] = {}
     for verdict in verdicts(targets, found):
-        target = verdict.target
         figure = "" if verdict.figure is None else f"{verdict.figure:,.2f}, "
-        said.setdefault(target.what, {})[target.peer] = f"{figure}{target.limit}: {verdict.outcome}"
-    peers = list(dict.fromkeys(target.peer for target in targets))
-    head = ["target, of medians", *(f"`{peer}`" for peer in peers)]
-    return _table(head, *([what, *(of.get(peer, "") for peer in peers)] for what, of in said.items()))
+        target = verdict.target
+        said.setdefault((target.peer, verdict.outcome), []).append(f"{target.what} {figure}{target.limit}")
+    return [f"- `{peer}`, {outcome}: {'; '.join(each)}." for (peer, outcome), each in said.items()]
