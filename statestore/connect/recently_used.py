@@ -39,6 +39,11 @@ class RecentlyUsed:
         while len(self._entries) > max(self._size, 0):
             self._entries.popitem(last=False)
 
+    def keep(self, is_kept: Callable[[Any], bool]) -> None:
+        """Take out all other entries than those."""
+        for key in [key for key, entry in self._entries.items() if not is_kept(entry)]:
+            del self._entries[key]
+
     def forget(self, key: Hashable) -> None:
         """Take out an entry, if it is there."""
         self._entries.pop(key, None)

@@ -346,7 +346,7 @@ def test_a_process_keeps_a_thousand_keys(noted: Noted) -> None:
     assert len(held(ring)) == 1000
 
 
-def test_keys_from_before_and_of_a_vault_that_is_left_go_on(noted: Noted, tmp_path: Path) -> None:
+def test_keys_from_before_and_of_a_vault_that_is_left_go_on(noted: Noted, clock: Clock, tmp_path: Path) -> None:
     by_hand = Keyring({"2025": AesKey(b"k" * 32)}, "2025")
     left = EnvelopeKeys(noted, "orders", also=by_hand)
     (tmp_path / "new").mkdir()
@@ -355,6 +355,37 @@ def test_keys_from_before_and_of_a_vault_that_is_left_go_on(noted: Noted, tmp_pa
         assert through(Encryption(writer), produced(value=b"v"), Encryption(ring)).value == b"v"
     assert (sorted(ring), len(ring)) == (["2025"], 1)
     assert ring.active not in left
+    (of_left,) = Chain([Encryption(left)]).emit(produced())
+    (of_another,) = Chain([Encryption(ring)]).emit(produced())
+    noted.go_down()
+    clock.now += 61
+    # What the new vault has, the old one is not asked for; nor the new one for a key that is known.
+    assert through(Encryption(ring), produced(value=b"v"), Encryption(ring)).value == b"v"
+    (tmp_path / "new" / "keys").rename(tmp_path / "away")
+    assert Chain([Encryption(ring)]).ingest(arrived(of_left))[0].value == b"v"
+    (tmp_path / "away").rename(tmp_path / "new" / "keys")
+    another_process()
+    ring = pickle.loads(pickle.dumps(ring))
+    assert Chain([Encryption(ring)]).ingest(arrived(of_another))[0].value == b"v"
+    with pytest.raises(ServiceUnavailableError):
+        Chain([Encryption(ring)]).ingest(arrived(of_left))
+
+
+def test_a_key_is_forgotten_after_its_period_and_refused_like_any_other(
+    noted: Noted, clock: Clock, tmp_path: Path
+) -> None:
+    ring = EnvelopeKeys(noted, "orders")
+    before = ring.active
+    clock.now += DAY_S
+    assert ring.active != before
+    assert list(held(ring)) == [ring.active], "no old key lies in memory"
+    clock.now += DAY_S
+    master_keys(tmp_path, os.urandom(32))
+    assert (noted.asked, list(held(ring))) == (["wrap", "wrap"], [ring._data_keys._active])
+    for _ in range(3):
+        assert before not in ring
+        assert ring._data_keys._active not in ring
+    assert noted.asked == ["unwrap", "unwrap"], "each once a minute"
 
 
 @pytest.mark.parametrize("answer", ["x" * 256, "", "a\nb", None, 7])

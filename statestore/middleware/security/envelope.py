@@ -29,6 +29,7 @@ __all__ = ["EnvelopeKeys"]
 _KEY_BYTES: Final = 32
 _KEPT_KEYS: Final = 1000
 _REFUSED_FOR_S: Final = 60.0
+_UNKNOWN: Final = (None, float("-inf"))
 
 
 class EnvelopeKeys(Keyring):
@@ -63,7 +64,7 @@ class EnvelopeKeys(Keyring):
         self._vault: Final = vault_at(vault) if isinstance(vault, str) else vault
         self._arguments: Final[tuple[Any, ...]] = (self._vault, context, kind, period_ms)
         self._also: Final = Keyring({}) if also is None else also
-        """Asked first; the ids that it lists are those of this ring, too."""
+        """The ids that it lists are those of this ring, too."""
 
     @property
     def active(self) -> str:
@@ -75,10 +76,16 @@ class EnvelopeKeys(Keyring):
         return _data_keys(*self._arguments)
 
     def __getitem__(self, key_id: str) -> Key:
-        found = self._also.get(key_id)
-        if found is None and (found := self._data_keys.key(key_id)) is None:
+        found = self._remembered(key_id) or self._data_keys.key(key_id) or self._also.get(key_id)
+        if found is None:
             raise KeyError(key_id)
         return found
+
+    def _remembered(self, key_id: str) -> Key | None:
+        """Return a key for which no vault is asked: of two, one may be down."""
+        also = self._also
+        known = also._remembered(key_id) if isinstance(also, EnvelopeKeys) else also.get(key_id)
+        return known or self._data_keys.remembered(key_id)
 
     @property
     def _identity(self) -> tuple[Any, ...]:
@@ -122,10 +129,17 @@ class _DataKeys:
                 self._known.put(wrapped, (self._kind(data_key), self._active_until))
             return self._active
 
+    def remembered(self, key_id: str) -> Key | None:
+        """Return a key for which the vault need not be asked."""
+        with self._lock:
+            key, until = self._known.find(key_id) or _UNKNOWN
+            found: Key | None = key if monotonic() < until else None
+            return found
+
     def key(self, key_id: str) -> Key | None:
         """Return a key; None if the vault does not unwrap its id. Raises ServiceUnavailableError."""
         with self._lock:
-            key, until = self._known.find(key_id) or self._refused.find(key_id) or (None, float("-inf"))
+            key, until = self._known.find(key_id) or self._refused.find(key_id) or _UNKNOWN
             if monotonic() >= until:
                 data_key = self._ask(self._vault.unwrap, key_id)
                 is_key = isinstance(data_key, bytes) and len(data_key) == _KEY_BYTES
@@ -135,6 +149,8 @@ class _DataKeys:
             return found
 
     def _ask(self, ask: Callable[[Any, str], Any], what: Any) -> Any:
+        now = monotonic()
+        self._known.keep(lambda entry: now < entry[1])
         try:
             return ask(what, self._context)
         except StateStoreError:

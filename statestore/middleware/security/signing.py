@@ -49,7 +49,7 @@ class Signing(KeyedInterceptor):
     """Signs emitted records, and verifies that key, value and headers of ingested ones are as they were signed.
 
     It signs all headers in their order, so that none can be added, but for its own and those in `unsigned`. A signature
-    names its key, so that keys can be rotated. In a query, a retried batch signs the same.
+    names its key, so that keys can be rotated. In a query, a retried batch signs the same by the same key.
 
     Args:
         keys: the keys that verify; the active one signs.
