@@ -7,6 +7,7 @@ import json
 import pickle
 import zlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import numpy as np
@@ -268,6 +269,18 @@ def test_it_travels_and_shows_no_dictionary() -> None:
 def test_the_same_value_is_compressed_to_the_same_bytes() -> None:
     for codec in ("zstd", "gzip"):
         assert emitted(Compression(codec), TEXT) == emitted(Compression(codec), TEXT)
+
+
+def test_chains_of_several_threads_do_not_meet() -> None:
+    values = [RNG.bytes(200) * 500 for _ in range(4)]
+
+    def comes_back(value: bytes) -> bool:
+        own = Compression()
+        sent = (emitted(own, value) for _ in range(20))
+        return all(ingested(own, one.value, one.headers).value == value for one in sent)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(comes_back, values * 5))
 
 
 def test_it_is_made_of_a_configuration(tmp_path) -> None:

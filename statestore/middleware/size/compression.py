@@ -15,6 +15,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from threading import get_ident
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -98,7 +99,7 @@ class ContentTypes:
 class Compression(Application):
     """Compresses values on their way out, and decompresses them on their way in.
 
-    Contexts of the codecs are made once in a process, for all interceptors alike.
+    Contexts of the codecs are made once in a thread, for all interceptors alike.
     """
 
     kind = "compression"
@@ -170,7 +171,7 @@ class Compression(Application):
     def init(self, context: object) -> None:
         """Have the codec ready. Raises ExtraMissingError if it is not installed."""
         if self._codec == _ZSTD:
-            _zstd_compressor(self._level, self._dictionary)
+            _zstd_compressor(get_ident(), self._level, self._dictionary)
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Compress the value of a record if that makes it smaller."""
@@ -237,7 +238,7 @@ class Compression(Application):
             gzip = zlib.compressobj(self._level, zlib.DEFLATED, _GZIP_WINDOW)
             made = gzip.compress(value) + gzip.flush()
         else:
-            made = _zstd_compressor(self._level, self._dictionary).compress(value)
+            made = _zstd_compressor(get_ident(), self._level, self._dictionary).compress(value)
         return made if len(made) + self._mark_bytes < len(value) else None
 
     def _decompressed(self, mark: bytes, data: bytes) -> bytes:
@@ -307,7 +308,8 @@ def _zstd_dictionary(content: bytes) -> zstandard.ZstdCompressionDict:
 
 
 @lru_cache(maxsize=64)
-def _zstd_compressor(level: int, dictionary: bytes | None) -> zstandard.ZstdCompressor:
+def _zstd_compressor(thread: int, level: int, dictionary: bytes | None) -> zstandard.ZstdCompressor:
+    """Return a context: of one thread, because two must not use it at once."""
     with extra("compression"):
         import zstandard
     loaded = None if dictionary is None else _zstd_dictionary(dictionary)
@@ -315,7 +317,8 @@ def _zstd_compressor(level: int, dictionary: bytes | None) -> zstandard.ZstdComp
 
 
 @lru_cache(maxsize=64)
-def _zstd_decompressor(dictionary: bytes | None, max_window_bytes: int) -> zstandard.ZstdDecompressor:
+def _zstd_decompressor(thread: int, dictionary: bytes | None, max_window_bytes: int) -> zstandard.ZstdDecompressor:
+    """Return a context, likewise."""
     with extra("compression"):
         import zstandard
     loaded = None if dictionary is None else _zstd_dictionary(dictionary)
@@ -326,7 +329,7 @@ def _unpacked(data: bytes, dictionary: bytes | None, max_bytes: int) -> bytes:
     """Return the content of one frame of zstd; it never makes more than `max_bytes`."""
     window_bytes = max(_WINDOW_BYTES, 1 << (max_bytes - 1).bit_length())
     try:
-        context = _zstd_decompressor(dictionary, window_bytes)
+        context = _zstd_decompressor(get_ident(), dictionary, window_bytes)
     except ExtraMissingError as missing:
         raise CompressedValueError(f"can't be read here: {missing}", codec=_ZSTD) from missing
     import zstandard
