@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, get_origin, ove
 import pyarrow as pa
 
 from statestore.errors import ProcessorError, ServiceUnavailableError, SuppressionBufferFullError, TopologyError
+from statestore.errors.middleware import KeyUnusableError
 from statestore.errors.readable import content_facts, shape_of
 from statestore.errors.state import LocalStateCorruptedError
 from statestore.format.binary_columns import row_objects
@@ -145,7 +146,12 @@ class TaskRecordContext:
         return self.headers.to_bytes()
 
 
-NO_FAULT_OF_USER_CODE: Final = (LocalStateCorruptedError, ServiceUnavailableError, SuppressionBufferFullError)
+NO_FAULT_OF_USER_CODE: Final = (
+    KeyUnusableError,
+    LocalStateCorruptedError,
+    ServiceUnavailableError,
+    SuppressionBufferFullError,
+)
 """Errors that neither user code nor the record causes: they are raised as they are, and end the task."""
 
 

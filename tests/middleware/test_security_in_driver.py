@@ -13,6 +13,7 @@ import pytest
 
 from statestore import Serdes, Topology
 from statestore.errors import AccessDeniedError, StateStoreError
+from statestore.errors.middleware import KeyUnusableError
 from statestore.middleware import Chain, FailureHandling
 from statestore.middleware.security.auth import TOKEN_HEADER, Authentication, TokenKey, claims_of
 from statestore.middleware.security.authorization import Authorization
@@ -194,3 +195,12 @@ def test_no_secret_shows_in_objects_or_errors(caplog: pytest.LogCaptureFixture) 
     ]
     assert [text for text in texts_shown if "SECRET" in text or given in text] == []
     assert "SECRET" not in caplog.text
+
+
+def test_a_ring_that_can_not_encrypt_ends_the_query_though_failing_records_are_left_out() -> None:
+    kept = encrypted_serde(BYTES, Keyring(dict(BEFORE)))
+    with (
+        driver(keeping(kept), failures=FailureHandling(processing="continue")) as run,
+        pytest.raises(KeyUnusableError, match="no active key"),
+    ):
+        pipe(run, produced())
