@@ -22,6 +22,7 @@ NOW_MS = 1_700_000_000_000
 EXPIRIES = [
     *(expiry_value(NOW_MS + step) for step in (-1, 0, 1)),
     *(str(NOW_MS + step).encode() for step in (-1, 0, 1)),
+    *(str(NOW_MS).encode() + behind for behind in (b"\n", b"\r\n", b" ")),
     *(None, b"", b"no time", b"\xff" * 8, b"12345678", b"1" * 20, str(2**63).encode(), b"1.5", "١٢٣".encode()),
 ]
 

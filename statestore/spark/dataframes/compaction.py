@@ -43,5 +43,5 @@ def _expiry_ms(value: Column) -> Column:
     """Return what `expiry_time` reads in a header's value; null if it is malformed."""
     text = value.cast("string")
     number = F.conv(F.hex(value), 16, 10).try_cast("bigint")
-    is_text = text.rlike("^[0-9]{1,19}$") & (F.octet_length(value) == F.length(text))
+    is_text = text.rlike(r"^[0-9]{1,19}\z") & (F.octet_length(value) == F.length(text))
     return F.when(is_text, text.try_cast("bigint")).when(F.octet_length(value) == 8, number)
