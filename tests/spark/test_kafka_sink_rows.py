@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -91,6 +93,28 @@ def test_a_batch_that_comes_again_is_left_out_by_the_same_sink_and_another(
         again(numbers(6), 1)
     with pytest.raises(BatchChangedError, match="it has 2 partitions, and had 3"):
         again(numbers(3).coalesce(2), 2)
+
+
+def test_a_part_that_a_failed_call_has_written_is_known_to_the_next_one(spark: SparkSession, sink: Sink) -> None:
+    servers, topic = sink.servers, sink.topic
+
+    def fails_later(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        context = TaskContext.get()
+        assert context is not None
+        if context.partitionId() == 0:
+            while not values(servers, topic):
+                pass
+            raise ValueError("fails at the end")
+
+    same = sink.made()
+    rows = spark.range(0, 4, 1, 2).select(f.col("id").cast("string").alias("value"))
+    with pytest.raises(PythonException, match="fails at the end"):
+        same(rows.mapInArrow(fails_later, "value string"), 0)
+    with pytest.raises(BatchChangedError, match="it has 1 partitions, and had 2"):
+        same(rows.coalesce(1), 0)
+    same(rows, 0)
+    assert sorted(sink.values()) == [b"0", b"1", b"2", b"3"]
 
 
 def test_rows_are_taken_once_and_to_their_end_also_when_they_are_left_out(

@@ -148,7 +148,7 @@ class KafkaTransactions:
         self._transaction_timeout_ms = transaction_timeout_ms
         self._query_id = query_id
         self._runs: dict[str, tuple[str | None, WriterRun]] = {}
-        """By query, its last run that this object has seen."""
+        """By query, the run of its last call. One that failed leaves none: the next run ends what it has begun."""
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Write a batch, without the partitions that Kafka has already. Evaluates `rows` once.
@@ -170,6 +170,7 @@ class KafkaTransactions:
             if there:
                 _LOG.info("batch %d of query %s: partitions %s were written before", batch_id, query, there)
             run.note(plan, written)
+            self._runs[query] = None if running is None else running.run_id, run
 
     def _write(self, plan: BatchPlan, columns: DataFrame) -> list[PartitionWritten]:
         max_rows = int(columns.sparkSession.conf.get(_ARROW_ROWS) or 0)
@@ -221,13 +222,12 @@ class KafkaTransactions:
             raise
 
     def _run(self, query: str, running: RunningBatch | None, partitions: int) -> WriterRun:
-        """Return the sink's run for a run of a query; it begins with the first batch."""
+        """Return the sink's run for a run of a query; it begins with the first batch, and after a call that failed."""
         run_id = None if running is None else running.run_id
-        known_id, run = self._runs.get(query, (None, None))
+        known_id, run = self._runs.pop(query, (None, None))
         if run is None or known_id != run_id:
             topic = MarkerTopic.of(self._cluster, self._markers, partitions)
             run = WriterRun(Writer(topic, query, self._writer, self._prefix, self._transaction_timeout_ms), partitions)
-            self._runs[query] = run_id, run
         return run
 
     def _columns(self, schema: StructType) -> list[Any]:
