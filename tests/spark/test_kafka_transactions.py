@@ -100,6 +100,13 @@ def test_records_are_written_as_they_are(query: Query) -> None:
 def test_partitions_that_have_no_rows_write_nothing(query: Query, topic: str) -> None:
     assert write_partition(query.plan(0), 0, whole(rows(topic))) == PartitionWritten(0, 0, "plan:0", False, -1)
     assert query.found().markers == {}
+    # Also where the last marker's transaction is committed, and its end has not come to the log yet.
+    late = begun(query.writer())
+    late._send(query.markers, b"", b"", 0)
+    late._producer.flush(30)
+    behind = query.cluster.end_offsets(query.markers, [0])[0] + 1
+    assert write_partition(query.plan(1, read_to={0: behind}), 0, whole(rows(topic))).records == 0
+    late.close()
 
 
 def test_rows_without_an_end_are_not_committed(query: Query, topic: str) -> None:

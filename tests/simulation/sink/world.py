@@ -25,6 +25,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from statestore.errors import KafkaSinkError
+from statestore.errors.run import MarkerTopicError
 from statestore.spark.kafka_sink import run as run_module
 from statestore.spark.kafka_sink import transaction as transaction_module
 from statestore.spark.kafka_sink.markers import OF_PLAN, MarkerTopic
@@ -367,6 +368,8 @@ class Attempt:
         self.has_ended = True
         task.running -= 1
         task.ended += 1
+        if isinstance(how, MarkerTopicError):
+            task.driver.world.scheduler.fail(f"says that markers are lost, which none is: {how}")
         if isinstance(how, PartitionWritten):
             task.written = task.written or how
         else:
