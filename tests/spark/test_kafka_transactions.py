@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import multiprocessing
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -285,6 +286,21 @@ def test_a_topic_that_loses_markers_is_refused(query: Query) -> None:
         MarkerTopic.of(query.cluster, "sink-markers-deleted", 1)
     with pytest.raises(MarkerTopicError, match="are gone"):
         MarkerTopic.of(query.cluster, "sink-markers-new", 1).last_after(MarkerKey("q", "", 0), 10)
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_a_topic_that_another_one_makes_at_the_same_time_is_taken_as_it_is(query: Query, policy: str) -> None:
+    class Late(KafkaCluster):
+        """Where another one is faster."""
+
+        def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> bool:
+            super().create_topic(topic, 3, {"cleanup.policy": policy})
+            return super().create_topic(topic, partitions, config)
+
+    late = Late(query.cluster.servers, timeout_s=20)
+    refused = pytest.raises(MarkerTopicError, match="policy is delete")
+    with nullcontext() if policy == "compact" else refused:
+        assert MarkerTopic.of(late, f"sink-markers-of-two-{policy}", 1).partitions == 3
 
 
 def test_properties_that_the_sink_sets_are_refused() -> None:

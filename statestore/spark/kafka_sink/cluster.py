@@ -137,6 +137,16 @@ class KafkaCluster:
             found = self._admin.list_topics(timeout=self.timeout_s).topics.get(topic)
         return None if found is None or found.error is not None else len(found.partitions)
 
+    def known_partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has that exists, once brokers know it. Raises as `errors`."""
+        give_up_s = time.monotonic() + self.timeout_s
+        while (found := self.partitions(topic)) is None:
+            if time.monotonic() > give_up_s:
+                action, problem = f"asking for the topic {topic}", "no broker knows it, though it exists"
+                raise KafkaTimeoutError(action=action, timeout_s=self.timeout_s, cause=problem)
+            time.sleep(_RETRY_S)
+        return found
+
     def cleanup_policies(self, topic: str) -> frozenset[str]:
         """Return the policies in a topic's `cleanup.policy`. Raises as `errors`."""
         with self.errors(f"asking for the configuration of {topic}"):
@@ -145,8 +155,8 @@ class KafkaCluster:
             policy = str(answer.result()["cleanup.policy"].value)
         return frozenset(word.strip() for word in policy.split(","))
 
-    def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Make a topic if it does not exist, with the cluster's default replication. Raises as `errors`."""
+    def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> bool:
+        """Make a topic with the cluster's default replication; return False if it exists. Raises as `errors`."""
         new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config))
         with self.errors(f"making the topic {topic}"):
             (made,) = self._admin.create_topics([new], request_timeout=self.timeout_s).values()
@@ -155,6 +165,8 @@ class KafkaCluster:
             except KafkaException as cause:
                 if cause.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
+                return False
+        return True
 
     def end_offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """Return where the logs of these partitions end, open transactions included. Raises as `errors`."""

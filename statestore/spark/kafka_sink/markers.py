@@ -176,9 +176,10 @@ class MarkerTopic:
     def of(cls, cluster: KafkaCluster, name: str, partitions: int) -> MarkerTopic:
         """Return the topic, made if there is none. Raises MarkerTopicError if markers would be deleted there."""
         found = cluster.partitions(name)
-        if found is None:
-            cluster.create_topic(name, partitions, _COMPACT)
-            return cls(cluster, name, cluster.partitions(name) or partitions)
+        if found is None and cluster.create_topic(name, partitions, _COMPACT):
+            return cls(cluster, name, partitions)
+        # Without a guess: where it is divided otherwise, markers are in other partitions.
+        found = found or cluster.known_partitions(name)
         policies = cluster.cleanup_policies(name)
         if policies != {"compact"}:
             problem = f"its cleanup.policy is {','.join(sorted(policies))}, which loses markers: set it to compact"
