@@ -22,6 +22,11 @@ settings.load_profile("without deadline")
 
 # Both its tasks that delete what is old would, in seconds, delete records with timestamps such as those of tests.
 NOTHING_IS_DELETED = {"log.initial.task.delay.ms": "3600000", "log.cleaner.backoff.ms": "3600000"}
+# Everybody may do everything but what a test denies.
+RIGHTS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
 
 
 class SchedulingByServer(LoadFileScheduling):
@@ -51,7 +56,7 @@ def kafka(java: str) -> Path:
 @pytest.fixture(scope="session")
 def broker(kafka: Path) -> Iterator[KafkaBroker]:
     """A broker for all tests of a process: each names its topics, and groups, so that no other has them."""
-    with KafkaBroker(settings=NOTHING_IS_DELETED) as broker:
+    with KafkaBroker(settings=NOTHING_IS_DELETED | RIGHTS) as broker:
         yield broker
 
 

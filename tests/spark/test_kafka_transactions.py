@@ -15,6 +15,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from statestore.errors import InputError
 from statestore.errors.run import (
@@ -301,6 +309,16 @@ def test_a_topic_that_another_one_makes_at_the_same_time_is_taken_as_it_is(query
     refused = pytest.raises(MarkerTopicError, match="policy is delete")
     with nullcontext() if policy == "compact" else refused:
         assert MarkerTopic.of(late, f"sink-markers-of-two-{policy}", 1).partitions == 3
+
+
+def test_no_rights_are_needed_for_a_group(query: Query, topic: str) -> None:
+    everybody = "User:*", "*", AclOperation.ALL, AclPermissionType.DENY
+    denied = AclBinding(ResourceType.GROUP, "statestore", ResourcePatternType.LITERAL, *everybody)
+    admin = AdminClient({"bootstrap.servers": query.cluster.servers})
+    admin.create_acls([denied])[denied].result()
+    for batch_id in range(2):
+        attempt_batch(query, topic, batch_id, [b"%d" % batch_id])
+    assert values(query.cluster.servers, topic) == [b"0", b"1"]
 
 
 def test_properties_that_the_sink_sets_are_refused() -> None:

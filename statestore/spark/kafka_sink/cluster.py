@@ -211,7 +211,9 @@ class KafkaCluster:
                 heard_s = time.monotonic()
                 record, next_offset = self._record(topic, message)
                 partition = message.partition() or 0
-                if record is not None and partition in left:
+                if partition not in left:
+                    continue
+                if record is not None:
                     yield record
                 if next_offset >= ends[partition]:
                     left.discard(partition)
@@ -229,6 +231,8 @@ class KafkaCluster:
             return None, offset or 0
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise MarkerTopicError(topic, problem="it was deleted and made again: restore it, or use a new checkpoint")
+        if message.topic() is None:
+            return None, -1  # of the group, which nobody joins, and may have no rights for
         if not error.retriable() and error.code() not in _SILENT:
             raise KafkaRefusedError(action=f"reading {topic}", cause=error.str())
         return None, -1
