@@ -35,6 +35,10 @@ class _RowType(pa.ExtensionType):  # type: ignore[misc]
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._made_of
 
+    def __hash__(self) -> int:
+        """Return the same for equal types."""
+        return hash(str(self.storage_type))
+
     def __arrow_ext_serialize__(self) -> bytes:
         """Return nothing: the storage type has everything."""
         return b""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.format.binary_columns import Flags, Integers, as_one_array
+from statestore.format.binary_columns import Flags, Integers, as_one_array, is_valid
 
 Column: TypeAlias = npt.NDArray[Any]
 
@@ -22,7 +22,7 @@ class KeyGroups:
 
     def __init__(self, keys: pa.Array | pa.ChunkedArray) -> None:
         self.keys: pa.Array
-        """Each key once, sorted, a null last; types that Arrow can't sort (float16) in the order of first rows."""
+        """Each key once, sorted, a null last; types that Arrow can't sort (structs) in the order of first rows."""
         self.codes: Integers
         """For each row the place of its key in `keys`."""
         keys = as_one_array(keys, "keys")
@@ -36,7 +36,7 @@ class KeyGroups:
         self.keys, self.codes = _coded(keys)
         try:
             order = pc.sort_indices(self.keys)
-        except pa.ArrowNotImplementedError:
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
             return
         # RocksDB reads and writes sorted keys in half the time.
         places = np.empty(len(order), np.int64)
@@ -148,6 +148,12 @@ def _last_rows(codes: Integers, size: int) -> Integers:
 def _coded(keys: pa.Array) -> tuple[pa.Array, Integers]:
     """Return each key once, in the order of first rows, and the place of each row's key there."""
     keys = keys.storage if isinstance(keys, pa.ExtensionArray) else keys
+    if pa.types.is_struct(keys.type):
+        codes = is_valid(keys).astype(np.int64)
+        for column in keys.flatten():
+            more = KeyGroups(column)
+            codes = _coded(pa.array(codes * len(more) + more.codes))[1]
+        return keys.take(pa.array(np.unique(codes, return_index=True)[1])), codes
     coded = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode(null_encoding="encode")
     return coded.dictionary, coded.indices.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
 

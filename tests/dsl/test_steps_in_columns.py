@@ -9,13 +9,24 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from statestore import BatchProcessor, Headers, Processor, ProcessorContext, Record, RecordColumns, Serdes, Topology
+from statestore import (
+    BatchProcessor,
+    Headers,
+    Processor,
+    ProcessorContext,
+    Record,
+    RecordColumns,
+    Serdes,
+    Topology,
+    Windowed,
+)
 from statestore.dsl.aggregates.aggregable_stream import ReducibleStream
 from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors import stateless
 from statestore.dsl.streams_builder import StreamsBuilder
+from statestore.dsl.windowed_serdes import time_windowed_serde
 from statestore.dsl.windows import SessionWindows, TimeWindows
 from statestore.errors import StateStoreError
 from statestore.headers.topic_columns import source_batch
@@ -56,13 +67,25 @@ STEPS: dict[str, Callable[[KStream], KStream]] = {
     "any": lambda stream: stream.map_values(lambda value: value or 0),
     "letters": lambda stream: stream.flat_map_values(lambda value: list(str(value or "")), value_serde=TEXT),
     "key of value": lambda stream: stream.select_key(lambda key, value: str(value) if value else None, key_serde=TEXT),
-    "swap": lambda stream: stream.map(lambda key, value: (str(value), key), key_serde=TEXT, value_serde=TEXT),
+    "swap": lambda stream: stream.map(
+        lambda key, value: (str(value), key and str(key)), key_serde=TEXT, value_serde=TEXT
+    ),
     "twice": lambda stream: stream.flat_map(
         lambda key, value: [(None, str(value)), [str(value), None]], key_serde=TEXT, value_serde=TEXT
     ),
     "JSON": lambda stream: stream.map_values(
         lambda value: value and {"v": [value], "b": size(value)}, value_serde=JSON
     ),
+    "windows": lambda stream: counted(
+        with_known_values(stream).group_by_key().windowed_by(TimeWindows.of_size_and_grace(10, 9).advance_by(5))
+    ),
+    "sessions": lambda stream: counted(
+        with_known_values(stream).group_by_key().windowed_by(SessionWindows.of_inactivity_gap_and_grace(5, 9))
+    ),
+    "keys with windows": lambda stream: stream.select_key(
+        lambda key, value: Windowed(str(key), size(value), size(value) + 5), key_serde=time_windowed_serde(TEXT, 5)
+    ),
+    "count by its key": lambda stream: counted(with_known_values(stream).group_by_key()),
     "keys of JSON": lambda stream: stream.select_key(lambda key, value: [size(value) % 2], key_serde=JSON),
     "table": lambda stream: table_of(stream),
     "again": lambda stream: with_known_values(stream).repartition(key_serde=stream._key_serde or TEXT),
@@ -188,6 +211,10 @@ def counts_of(stream: KStream) -> KStream:
     grouped = with_known_values(stream).group_by(
         lambda key, value: None if value is None else str(value), key_serde=TEXT
     )
+    return counted(grouped)
+
+
+def counted(grouped: ReducibleStream[KStream]) -> KStream:
     return grouped.count(materialized=Materialized().with_store_in_memory()).to_stream()
 
 

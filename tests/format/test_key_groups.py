@@ -47,6 +47,11 @@ def test_it_is_what_a_loop_finds(rows: list[tuple[bytes | None, int]], chunked: 
 def test_keys_that_arrow_does_not_sort_are_in_the_order_of_rows() -> None:
     groups = KeyGroups(pa.array([2, 1, 2, 0], pa.float16()))
     assert (groups.keys.to_pylist(), groups.codes.tolist()) == ([2, 1, 0], [0, 1, 0, 2])
+    rows = [None, {"k": "a", "n": 2}, {"k": "a", "n": 1}, {"k": "b", "n": 2}, {"k": None, "n": 2}, None]
+    fields = pa.array([rows[-1], *rows, *rows[::-1]], pa.struct({"k": pa.string(), "n": pa.int64()})).slice(1)
+    groups = KeyGroups(fields)
+    assert (groups.keys.to_pylist(), groups.codes.tolist()) == (rows[:-1], [0, 1, 2, 3, 4, 0, 0, 4, 3, 2, 1, 0])
+    assert np.flatnonzero(are_last(fields)).tolist() == [7, 8, 9, 10, 11]
 
 
 def test_only_whole_numbers_are_summed() -> None:

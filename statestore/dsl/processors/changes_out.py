@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.dsl.change import Change
-from statestore.dsl.column_types import WindowedType, change_column
+from statestore.dsl.column_types import change_column
 from statestore.format.binary_columns import as_one_array
 from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import Serde
@@ -153,18 +153,7 @@ def _part(made: RecordColumns, old: pa.Array, groups: KeyGroups) -> _Part:
 
 def _merged(parts: list[_Part]) -> _Part:
     records = concat([part.records for part in parts])
-    return _part(records, pa.concat_arrays([part.old for part in parts]), groups_of(records.key))
-
-
-def groups_of(keys: pa.Array) -> KeyGroups:
-    """Return which rows have the same key, which may be windowed."""
-    if not isinstance(keys.type, WindowedType):
-        return KeyGroups(keys)
-    fields = [KeyGroups(keys.storage.field(name)).codes for name in ("key", "start_ms", "end_ms")]
-    codes = fields[0]
-    for more in fields[1:]:
-        codes = codes * (int(more.max(initial=0)) + 1) + more
-    return KeyGroups(pa.array(codes))
+    return _part(records, pa.concat_arrays([part.old for part in parts]), records.by_key)
 
 
 def concat(parts: list[RecordColumns]) -> RecordColumns:

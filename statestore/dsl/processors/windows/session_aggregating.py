@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 from statestore.dsl.aggregations import of_type
 from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating import Update
-from statestore.dsl.processors.changes_out import groups_of
 from statestore.dsl.processors.windows.final_windows import Closing, FinalWindowColumns
 from statestore.dsl.processors.windows.session_merging import MergedRecords, Session, SessionMerging
 from statestore.dsl.processors.windows.windowed_aggregating import WindowedAggregate, WindowedAggregateColumns
@@ -247,7 +246,7 @@ class SessionAggregatingColumns(WindowedAggregateColumns[SessionWindows]):
             headers.column(merged.headers).take(pa.array(rows)),
             None if records.origin is None else records.origin.take(pa.array(rows)),
         )
-        return _Changed(rows, keys, starts_ms, ends_ms, made, values.column(old), groups_of(made.key))
+        return _Changed(rows, keys, starts_ms, ends_ms, made, values.column(old), made.by_key)
 
     def _keep(self, records: RecordColumns, changed: _Changed) -> None:
         """Store the last state of each session."""
