@@ -52,7 +52,7 @@ def task_of(*, in_columns: bool, is_cached: bool) -> tuple[Task, Any]:
 def ran(batches: list[list[SourceFields]], *, in_columns: bool, is_cached: bool) -> dict[str, Any]:
     """What they put out to each topic, log, count, and fail with."""
     task, log = task_of(in_columns=in_columns, is_cached=is_cached)
-    found: dict[str, Any] = {"out": [], "changes": []}
+    found: dict[str, Any] = {"out": [], "changes": [], "tables": []}
     for batch in batches:
         numbered = [(topic, 0, number, *rest) for number, (topic, _, _, *rest) in enumerate(batch)]
         try:
@@ -60,6 +60,8 @@ def ran(batches: list[list[SourceFields]], *, in_columns: bool, is_cached: bool)
         except ProcessorError as error:
             return {"error": str(error)}
         task.end_batch(1_000)
+        last = {key: value for topic, _, key, value, _ in task.outputs if topic == "out"}
+        found["tables"].append({key: value for key, value in last.items() if value is not None})
     for output in task.outputs:
         found[output[0]].append(output[1:])
     return {**found, "logged": log.records(), "left": task.leave()}
@@ -79,4 +81,7 @@ def records(draw: st.DrawFn) -> SourceFields:
 @given(batches=st.lists(st.lists(records(), min_size=1, max_size=12), min_size=1, max_size=3))
 def test_columns_do_what_records_do(is_cached: bool, batches: list[list[SourceFields]]) -> None:
     by_records = ran(batches, in_columns=False, is_cached=is_cached)
+    if is_cached and "error" not in by_records:
+        assert by_records["tables"] == ran(batches, in_columns=False, is_cached=False)["tables"]
+        assert len(by_records["out"]) <= 2 * len(batches)  # there are two keys
     assert ran(batches, in_columns=True, is_cached=is_cached) == by_records

@@ -210,7 +210,8 @@ class Where(Processor):
 
     def process(self, record: Record[Any, Any]) -> None:
         context = self._context
-        known = record.key, context.record_metadata, context.current_timestamp_ms
+        times_ms = context.current_timestamp_ms, context.current_stream_time_ms
+        known = record.key, context.record_metadata, context.record_size_bytes, *times_ms
         context.forward(Record(None, str(known).encode(), 0))
 
 

@@ -23,7 +23,7 @@ from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.aggregating import AggregatePlan, Aggregating
 from statestore.dsl.processors.aggregating_columns import AggregatingColumns
-from statestore.dsl.processors.changes_out import ChangesPlan
+from statestore.dsl.processors.changes_out import ChangesPlan, HoldingBack, HoldingBackColumns
 from statestore.dsl.processors.stateless import PassThrough, PassThroughColumns
 from statestore.dsl.processors.table_views import SessionView, WindowView
 from statestore.dsl.processors.windows.final_windows import store_of_ends
@@ -284,7 +284,8 @@ class CogroupedKStream(Generic[Stream]):
         plan.late_inputs = None  # the streams may have different values
 
         def supplier(number: int) -> ProcessorSupplier:
-            changes, builder = ChangesPlan(plan.sends_old, kept.holds_back), first._builder(kept)
+            held, builder = kept.holds_back, first._builder(kept)
+            changes = ChangesPlan(plan.sends_old or held, held, held_below=held)
             aggregation = aggregations[number].as_read(kept.value_serde)
             made = AggregatePlan(builder.name, builder.key_serde, aggregation, policy, changes, nodes[number])
             return streams[number]._either_way(nodes[number], made, columns[number], plan)
@@ -296,6 +297,16 @@ class CogroupedKStream(Generic[Stream]):
             else:
                 added.stores = lambda: (first._builder(kept),)
             graph.add(added)
-        passing = graph.either_way(merge, PassThrough, PassThroughColumns if in_columns else None)
-        graph.add(GraphNode(merge, tuple(nodes), passing))
+        graph.add(GraphNode(merge, tuple(nodes), partial(_merging, first, merge, kept, plan, in_columns=in_columns)))
         return table
+
+
+def _merging(
+    stream: ReducibleStream[Any], node: str, kept: Materialized, table: KeptTable, *, in_columns: bool
+) -> ProcessorSupplier:
+    """Return what makes the node where the changes of several streams meet: with caching, it holds them back."""
+    ways: tuple[ProcessorSupplier, ProcessorSupplier] = PassThrough, PassThroughColumns
+    if kept.holds_back:
+        held = ChangesPlan(table.sends_old, is_cached=True), stream._builder(kept).key_serde
+        ways = partial(HoldingBack, *held), partial(HoldingBackColumns, *held)
+    return stream._graph.either_way(node, ways[0], ways[1] if in_columns else None)()

@@ -17,6 +17,7 @@ from statestore.format.serde import Serde
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
+from statestore.processor.processor import BatchProcessor, Processor
 from statestore.processor.record import Record, RecordMetadata
 from statestore.stores.iterator import Windowed
 
@@ -30,10 +31,17 @@ class ChangesPlan:
     is_cached: bool = False
     children: Sequence[str] | None = None
     """The nodes that get them; None means all children."""
+    held_below: bool = False
+    """Whether a node below holds them back, as several nodes change the table; it gets all old values."""
 
     def open(self, context: ProcessorContext, key_serde: Serde[Any]) -> ChangesOut:
         """Return what sends changes on, for one task."""
-        return _CachedChanges(self, context, key_serde) if self.is_cached else ChangesOut(self, context)
+        return _CachedChanges(self, context, key_serde) if self.holds_back else ChangesOut(self, context)
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether the node itself sends on only the last change of each key."""
+        return self.is_cached and not self.held_below
 
 
 class ChangesOut:
@@ -94,6 +102,48 @@ class _CachedChanges(ChangesOut):
         return self._key_bytes(key)
 
 
+class _Holding(Processor):
+    _changes: ChangesOut | ColumnChanges
+
+    def __init__(self, plan: ChangesPlan, key_serde: Serde[Any]) -> None:
+        self._plan, self._key_serde = plan, key_serde
+
+    def finish_batch(self) -> None:
+        """Send on the last change of each key."""
+        self._changes.finish()
+
+
+class HoldingBack(_Holding):
+    """Holds back the changes of a table that several nodes make."""
+
+    _changes: ChangesOut
+
+    def init(self, context: ProcessorContext) -> None:
+        """Open what holds them."""
+        self._changes = self._plan.open(context, self._key_serde)
+
+    def process(self, record: Record[Any, Change]) -> None:
+        """Hold a change back."""
+        new, old, _ = record.value
+        self._changes.send(record.key, new, old, record.timestamp_ms, record.headers.to_bytes())
+
+
+class HoldingBackColumns(_Holding, BatchProcessor):
+    """Does the same with columns."""
+
+    _changes: ColumnChanges
+
+    def init(self, context: ProcessorContext) -> None:
+        """Open what holds them."""
+        self._changes = ColumnChanges(self._plan, context)
+
+    def process_batch(self, records: RecordColumns) -> None:
+        """Hold changes back."""
+        new, old = (records.value.storage.field(name) for name in ("new", "old"))
+        columns = records.timestamp_ms, records.headers, records.origin
+        self._changes.send(RecordColumns.adopt(records.key, new, *columns), old, records.by_key)
+
+
 _MERGED_FROM: Final = 1 << 18
 """So many changes may be held apart from each other."""
 
@@ -114,7 +164,7 @@ class ColumnChanges:
 
     def send(self, made: RecordColumns, old: pa.Array, groups: KeyGroups) -> None:
         """Send on changes of keys or windows, grouped by `groups`; `old` has the value before each row."""
-        if not self._plan.is_cached:
+        if not self._plan.holds_back:
             self.send_at_once(made, old)
             return
         self._held.append(_part(made, old, groups))
@@ -142,7 +192,16 @@ class ColumnChanges:
             # No deletion goes on of what was never sent.
             is_told = pc.or_(pc.is_valid(records.value), pc.is_valid(old))
             records, old = records.filter(is_told), old.filter(is_told)
-        self.send_at_once(records, old)
+        self.send_at_once(_as_of(records, self._context.current_stream_time_ms), old)
+
+
+def _as_of(records: RecordColumns, stream_time_ms: int) -> RecordColumns:
+    """Return records that were held back as they are now, at a stream time: what `ProcessorContext.resumed` does."""
+    if records.origin is None:
+        return records
+    now = [pa.repeat(pa.scalar(number, pa.int64()), len(records)) for number in (stream_time_ms, 0)]
+    origin = pa.record_batch([*records.origin.columns[:3], *now], schema=ORIGIN)
+    return RecordColumns.adopt(records.key, records.value, records.timestamp_ms, records.headers, origin)
 
 
 def _part(made: RecordColumns, old: pa.Array, groups: KeyGroups) -> _Part:

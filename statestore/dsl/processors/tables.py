@@ -127,6 +127,8 @@ class TableProcessor(Planned[TablePlanT]):
             self._context.forward(record.with_value(change))
             return
         key, new, old, _ = record.key, *change
+        if self._plan.changes.is_cached:
+            old = self._held(key)  # of what was never put out, no deletion goes on
         is_latest = self._store.put(key, new, record)
         if is_latest is not None:
             self._changes.send(key, new, old, record.timestamp_ms, record.headers.to_bytes(), is_latest=is_latest)

@@ -333,6 +333,26 @@ MAP_VALUES = {
 }
 
 
+# ---- Kept behind a cache: a deletion goes on if the store has a value, whether or not old values are sent
+
+CACHED = Materialized.as_("cached").with_value_serde(INT).with_caching_enabled()
+BEHIND_A_CACHE = {
+    name: case(
+        program,
+        pipe("topic", ("A", 1, 10), ("A", None, 11), ("A", None, 12), ("B", None, 13), ("A", 2, 14)),
+        out(("A", 1, 10), ("A", None, 11), ("A", 2, 14)),
+    )
+    for name, program in {
+        "filtered": lambda builder: table()(builder).filter(lambda key, value: True, materialized=CACHED),
+        "mapped": lambda builder: table()(builder).map_values(lambda value: value, materialized=CACHED),
+        "joined": lambda builder: table()(builder).left_join(
+            builder.table("other"), lambda left, right: left, materialized=CACHED
+        ),
+    }.items()
+}
+
+
+test_tables_behind_a_cache = of_cases(BEHIND_A_CACHE)
 test_tables_of_a_topic = of_cases(SOURCE)
 test_filtered_tables = of_cases(FILTER)
 test_mapped_tables = of_cases(MAP_VALUES)
