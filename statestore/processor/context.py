@@ -395,14 +395,14 @@ class ProcessorContext(ShardClock):
         `metadata` of None means that it came from no topic.
         """
         context = self._record_context
-        before = context.timestamp_ms, context.headers, context.metadata
-        timestamp_ms = before[0] if record.timestamp_ms < 0 else record.timestamp_ms
+        before = context._fields()
+        timestamp_ms = context.timestamp_ms if record.timestamp_ms < 0 else record.timestamp_ms
         context.enter_record(timestamp_ms, record.headers, metadata)
         try:
             with self._locating():  # here, because outside of the `with` another record is current
                 yield
         finally:
-            context.enter_record(*before)
+            context._restore(before)
 
     @contextmanager
     def _locating(self) -> Iterator[None]:

@@ -34,12 +34,14 @@ class FailingRecords:
 
     def current(self) -> SourceFields | None:
         """Return the input record that is being processed, as it came if that is at hand; None if there is none."""
-        return (self._interceptors().ingest.current or self._context.source) if self._context.topic else None
+        passed, context = self._interceptors().ingest.current, self._context
+        # One that was held back is resumed after others were passed.
+        return passed if passed is not None and passed[:3] == context.metadata else context.source
 
     def _original(self) -> SourceFields | None:
-        """Return the input record that is being processed, as it came; None if there is none."""
-        source = self.current() or self._context.came()
-        return None if source is None else self._interceptors().ingest.original(*source[:3]) or source
+        """Return the input record that is being processed, as it came; None if there is none, or it is gone."""
+        place = self._context.metadata
+        return None if place is None else self._interceptors().ingest.original(*place) or self._context.came()
 
     def failed(self, record: SourceFields, error: ProcessorError) -> None:
         """Take care of a record that a processor failed on, or raise the error."""

@@ -133,6 +133,32 @@ def test_what_is_too_much_fails_the_batch_and_no_handler_skips_it() -> None:
             piped.pipe_input("b", "y", timestamp_ms=1)
 
 
+@pytest.mark.parametrize("in_columns", [False, True])
+def test_a_dead_letter_is_the_record_that_failed_after_others_have_gone_on(in_columns: bool) -> None:
+    builder = StreamsBuilder(in_columns=in_columns)
+    table = joined(builder.stream("in", key_serde=TEXT, value_serde=TEXT))
+    table.suppress(Suppressed.until_time_limit(0)).to_stream().to("out")
+    table.to_stream().to("wrong", value_serde=Serdes.int64())
+    failures = FailureHandling(production="dead_letter", dead_letters="dead")
+    with TopologyTestDriver(builder.build(), failures=failures) as driver:
+        driver.create_input_topic("in", key_serde=TEXT, value_serde=TEXT).pipe_input("a", "x", timestamp_ms=1)
+        dead = driver.create_output_topic("dead", key_serde=TEXT, value_serde=TEXT)
+        assert dead.read_key_values_to_list() == [("a", "x")]
+
+
+@pytest.mark.parametrize("in_columns", [False, True])
+def test_dead_letters_of_what_a_batch_held_back_are_its_records(in_columns: bool) -> None:
+    builder, kept = StreamsBuilder(in_columns=in_columns), Materialized.as_("last").with_caching_enabled()
+    last = builder.stream("in", key_serde=TEXT, value_serde=TEXT).group_by_key().last(materialized=kept)
+    last.to_stream().to("wrong", value_serde=Serdes.int64())
+    failures = FailureHandling(production="dead_letter", dead_letters="dead")
+    with TopologyTestDriver(builder.build(), failures=failures) as driver:
+        source = driver.create_input_topic("in", key_serde=TEXT, value_serde=TEXT)
+        source.pipe_micro_batch([TestRecord(key, "x", 1) for key in "ab"])
+        dead = driver.create_output_topic("dead", key_serde=TEXT, value_serde=TEXT)
+        assert dead.read_key_values_to_list() == [("a", "x"), ("b", "x")]
+
+
 def test_what_a_key_was_is_what_it_was_before_its_last_change() -> None:
     def declare(stream: KStream) -> KStream:
         changes = joined(stream).suppress(Suppressed.until_time_limit(5)).changes()

@@ -8,8 +8,10 @@ from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Top
 from statestore.errors import ProcessorError
 from statestore.format.records.header_bytes import encode_headers
 from statestore.headers.topic_columns import SourceFields
+from statestore.interception.failures import DeadLetters, FailureHandling
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
+from tests.support.interceptors import Stamp
 
 HEADERS = encode_headers([("h", b"1")])
 
@@ -82,6 +84,36 @@ def test_what_is_held_back_goes_to_the_sink_after_the_batch() -> None:
     assert task.outputs == []
     task.finish_batch()
     assert task.outputs == [("out", 5, b"a", b"v", HEADERS)]
+    task.close()
+
+
+def test_a_record_is_the_current_one_again_after_another_was_resumed() -> None:
+    class Resuming(Processor):
+        def init(self, context: ProcessorContext) -> None:
+            self.context = context
+
+        def process(self, record: Record[Any, Any]) -> None:
+            with self.context.resumed(Record("k", "v", 1), None):
+                assert self.context.record_size_bytes == 0
+            assert self.context.record_size_bytes == len(b"a" + b"v" + HEADERS)
+            raise ZeroDivisionError
+
+    with pytest.raises(ProcessorError) as caught:
+        a_task(Resuming).process([record(b"a", 7, 5)])
+    assert caught.value.key_bytes == 1
+
+
+def test_what_was_held_back_does_not_make_a_dead_letter_of_another_record() -> None:
+    topology = Topology()
+    topology.add_source("in", key_serde=Serdes.string(), value_serde=Serdes.string())
+    topology.add_processor("p", Holding, ["in"])
+    topology.add_sink("out", "out", ["p"], value_serde=Serdes.int64())
+    handling = FailureHandling(production="dead_letter", dead_letters=DeadLetters("dead", with_context=False))
+    task = Task(topology.with_interceptors([Stamp("s")]), 0, {}, TaskRecordContext(), handling=handling)
+    task.process(task.ingest([record(b"a", 1, 5), record(b"b", 2, 6)]))
+    task.finish_batch()
+    # By then, the first one is gone.
+    assert [output[2] for output in task.outputs] == [None, b"b"]
     task.close()
 
 
