@@ -144,7 +144,7 @@ class KTable(Staged, Generic[Stream]):
         node = self._graph.new_name("KTABLE-SELECT-", name)
 
         def supplier() -> ProcessorSupplier:
-            return partial(RegroupingTable, RegroupingPlan(selector, self._plan.is_versioned))
+            return partial(RegroupingTable, RegroupingPlan(selector, key_serde, self._plan.is_versioned))
 
         self._graph.add(GraphNode(node, (self._node,), supplier, keys_of=()))
         return KGroupedTable(Stage(self._graph, node, key_serde, value_serde), KTable, name)

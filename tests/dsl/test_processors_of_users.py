@@ -60,6 +60,14 @@ class Renames(Processor):
         self._context.forward(record.with_key("other"))
 
 
+class Repeats(Processor):
+    def init(self, context: ProcessorContext) -> None:
+        self._context = context
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self._context.forward(record.with_value(2 * record.value))
+
+
 class ForwardsLater(Processor):
     def init(self, context: ProcessorContext) -> None:
         self._forward = context.forward
@@ -117,6 +125,14 @@ def test_values_are_processed_with_the_keys_that_they_have(supplier: type[Proces
         source = driver.create_input_topic("in", key_serde=TEXT, value_serde=TEXT)
         with pytest.raises(ProcessorError, match="may only forward in process"):
             source.pipe_input("a", "x")
+
+
+def test_a_key_that_is_no_number_is_the_one_that_came() -> None:
+    builder, double = StreamsBuilder(), Serdes.double()
+    builder.stream("in", key_serde=double, value_serde=TEXT).process_values(Repeats, value_serde=TEXT).to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("in", key_serde=double, value_serde=TEXT).pipe_input(float("nan"), "x")
+        assert driver.create_output_topic("out", key_serde=double, value_serde=TEXT).read_values_to_list() == ["xx"]
 
 
 def test_values_are_not_processed_in_columns() -> None:

@@ -85,6 +85,18 @@ def test_a_table_by_another_key_goes_on_after_a_restart() -> None:
     assert [header.value for header in found[-1].headers] == [b"1", b"2", b"4"]
 
 
+def test_keys_of_a_table_that_are_equal_but_written_otherwise_are_two() -> None:
+    builder, json = StreamsBuilder(), Serdes.json()
+    prices = builder.table("in", key_serde=TEXT, value_serde=json)
+    prices.group_by(lambda _, price: ([price], 1), key_serde=json, value_serde=INT64).count().to_stream().to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.create_input_topic("in", key_serde=TEXT, value_serde=json)
+        for price in (1, 1, 1.0, True):
+            source.pipe_input("pear", price)
+        found = driver.create_output_topic("out", key_serde=Serdes.bytes(), value_serde=INT64).read_key_values_to_list()
+    assert found == [(b"[1]", 1), (b"[1]", 1), (b"[1]", 0), (b"[1.0]", 1), (b"[1.0]", 0), (b"[true]", 1)]
+
+
 def test_each_stream_of_several_keeps_its_own_time_over_a_restart() -> None:
     builder, windows = StreamsBuilder(), TimeWindows.of_size_with_no_grace(10)
     fast, slow = (builder.stream(topic, key_serde=TEXT, value_serde=INT64) for topic in ("fast", "slow"))

@@ -53,7 +53,8 @@ class _FixedKeyContext:
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
         """Forward a record. Raises TopologyError for another key than the current one, and outside of process."""
-        if self.current is None or record.key != self.current.key:
+        current = self.current
+        if current is None or (record.key is not current.key and record.key != current.key):  # NaN differs from itself
             self._refuse()
         self._context.forward(record, child)
 

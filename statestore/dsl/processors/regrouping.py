@@ -14,6 +14,8 @@ from statestore.dsl.change import Change
 from statestore.dsl.functions import pair
 from statestore.dsl.processors.aggregating import Aggregating
 from statestore.dsl.processors.planned import Planned
+from statestore.format.serde import Serde
+from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
@@ -24,6 +26,8 @@ class RegroupingPlan:
     """How a table is grouped by another key. Travels to the executors."""
 
     selector: Callable[[Any, Any], tuple[Any, Any] | None]
+    key_serde: Serde[Any] | None
+    """The serde of the new keys; None if nothing aggregates them."""
     leaves_out_earlier: bool
     """Whether changes of versions that are not the latest are dropped: in a versioned table."""
 
@@ -37,13 +41,20 @@ class RegroupingTable(Planned[RegroupingPlan]):
         if self._plan.leaves_out_earlier and not change.is_latest:
             return
         new, old = self._grouped(key, change.new), self._grouped(key, change.old)
-        if new is not None and old is not None and new[0] == old[0]:
+        if new is not None and old is not None and self._is_one_key(new[0], old[0]):
             self._forward(record, new[0], Change(new[1], old[1]))
             return
         if old is not None:
             self._forward(record, old[0], Change(None, old[1]))
         if new is not None:
             self._forward(record, new[0], Change(new[1]))
+
+    def _is_one_key(self, new: Any, old: Any) -> bool:
+        """Return whether two keys are one: 1, 1.0 and True are equal, but not in JSON."""
+        if new != old or self._plan.key_serde is None:
+            return bool(new == old)
+        write = self._plan.key_serde.on_topic(None).serialize
+        return write(new, Headers()) == write(old, Headers())
 
     def _grouped(self, key: Any, value: Any) -> tuple[Any, Any] | None:
         if value is None:
