@@ -166,6 +166,7 @@ def test_a_stream_is_grouped_by_a_column() -> None:
             source.pipe_input("k", {"country": country, "amount": amount})
         totals = driver.create_output_topic("totals", key_serde=TEXT, value_serde=Serdes.json())
         assert totals.read_key_values_to_list() == [("se", {"total": 5}), ("no", {"total": 5})]
+        assert driver.metrics()["dropped-records-total"] == 1
         alike = driver.create_output_topic("alike", key_serde=INT64, value_serde=INT64)
         assert alike.read_key_values_to_list() == [(5, 1), (5, 2)]
 

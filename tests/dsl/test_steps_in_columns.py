@@ -239,6 +239,7 @@ def run(topology: Topology, batches: list[list[TestRecord]], **failures: str) ->
             except StateStoreError as error:
                 found["error"] = f"{type(error).__name__}: {error}"
                 return found
+        found["counted"] = {name: number for name, number in driver.metrics().items() if "." in name}
         for topic in ("out", "nones", "rest", "dead"):
             output = driver.create_output_topic(topic, key_serde=BYTES, value_serde=BYTES)
             found[topic] = output.read_records_to_list()

@@ -7,11 +7,12 @@ from sys import getsizeof
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from statestore.dsl.functions import Function, pair
+from statestore.dsl.processors.aggregating_columns import with_keys
 from statestore.format.binary_columns import row_sizes
 from statestore.format.serde import Serde, as_read, column_of
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
-from statestore.processor.processor import BatchProcessor, Processor
+from statestore.processor.processor import DROPPED_RECORDS, BatchProcessor, Processor
 from statestore.processor.record import Record
 
 Pair: TypeAlias = "tuple[Any, Any]"
@@ -215,11 +216,15 @@ class PassThroughColumns(PassThrough, BatchProcessor):
         self._context.forward_batch(records)
 
 
-class WithKey(Stateless):
-    """Lets records with a key pass."""
+class WithKey(PassThrough):
+    """Lets records with a key pass, and counts the others, which Kafka does not."""
 
-    def __init__(self) -> None:
-        super().__init__(FILTER, _has_key)
+    def process(self, record: Record[Any, Any]) -> None:
+        """Forward the record, or count it."""
+        if record.key is None:
+            self._context.count(DROPPED_RECORDS)
+        else:
+            self._context.forward(record)
 
 
 class WithKeyColumns(WithKey, BatchProcessor):
@@ -227,11 +232,7 @@ class WithKeyColumns(WithKey, BatchProcessor):
 
     def process_batch(self, records: RecordColumns) -> None:
         """Forward those with a key."""
-        self._context.forward_batch(records.filter(records.key.is_valid()) if records.key.null_count else records)
-
-
-def _has_key(key: Any, value: Any) -> bool:
-    return key is not None
+        self._context.forward_batch(with_keys(records, self._context, needs_value=False))
 
 
 def _new_value(key: Any, change: Any) -> Any:
