@@ -81,6 +81,7 @@ class GraphNode:
         if windows:
             entry_keys = {store: entry_keys.get(store, VALUE_KEYS) for store in node.stores}
         are_sessions = [each.are_sessions for each in windows]
+        node.times_behind_keys = len(are_sessions) + sum(are_sessions)
         node.entry_keys.update({store: with_windows(keys, are_sessions) for store, keys in entry_keys.items()})
 
 

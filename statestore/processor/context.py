@@ -200,6 +200,7 @@ class ProcessorContext(ShardClock):
         counted: Counter[str],
         earlier: Sequence[Any] = (),
         *,
+        times_behind_keys: int = 0,
         is_global: bool = False,
         header_converter: HeaderConverter | None = None,
     ) -> None:
@@ -210,6 +211,7 @@ class ProcessorContext(ShardClock):
         self._processor_metadata = processor_metadata
         self._counted = counted
         self._earlier: Sequence[EarlierShards] = earlier
+        self._times_behind_keys = times_behind_keys
         self._is_global = is_global
         self._header_converter = header_converter
         self.disconnect()
@@ -381,7 +383,7 @@ class ProcessorContext(ShardClock):
         `name` is the store's, or that of the processor's metadata, which ends as such clocks' names do. None: this
         shard has seen as much.
         """
-        return earlier_times(self._earlier, Clock(kind, name))
+        return earlier_times(self._earlier, Clock(kind, name), self._times_behind_keys)
 
     def count(self, what: str, number: int = 1) -> None:
         """Count something, such as records left out; the batch's figures have it in `counted` as `<node>.<what>`."""

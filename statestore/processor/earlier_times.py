@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from statestore.format.binary_columns import Integers
+from statestore.format.keys.entry_key import before_times
 from statestore.format.keys.partitioner import murmur2_column
 from statestore.recovery.commit.pointer_fields import Clock, EarlierShards
 
@@ -24,9 +25,13 @@ NOWHERE: Final = -1
 
 
 class EarlierTimes:
-    """The latest time that one clock had shown in the earlier shard of each record, in ms since the epoch."""
+    """The latest time that one clock had shown in the earlier shard of each record, in ms since the epoch.
 
-    def __init__(self, earlier: Iterable[EarlierShards], clock: Clock) -> None:
+    It is asked with keys that have the times of windows behind them, `times_behind_keys` of them.
+    """
+
+    def __init__(self, earlier: Iterable[EarlierShards], clock: Clock, times_behind_keys: int) -> None:
+        self._times_behind_keys = times_behind_keys
         self._earlier = [
             (shards, by, {shard: times_ms[clock] for shard, times_ms in seen.items() if clock in times_ms})
             for shards, by, seen in earlier
@@ -38,7 +43,7 @@ class EarlierTimes:
 
     def of_many(self, keys: pa.BinaryArray, partitions: Integers) -> Integers:
         """Return the time of each record; the partition of one that came from no topic is -1."""
-        found = np.full(len(keys), UNSEEN_MS, np.int64)
+        found, keys = np.full(len(keys), UNSEEN_MS, np.int64), before_times(keys, self._times_behind_keys)
         for shards, by, times_ms in self._earlier:
             places = partitions if by == "partition" else (murmur2_column(keys) & _POSITIVE).astype(np.int64)
             numbers, rows = np.unique(np.where(places < 0, NOWHERE, places % shards), return_inverse=True)
@@ -47,7 +52,7 @@ class EarlierTimes:
         return found
 
 
-def earlier_times(earlier: Iterable[EarlierShards], clock: Clock) -> EarlierTimes | None:
+def earlier_times(earlier: Iterable[EarlierShards], clock: Clock, times_behind_keys: int = 0) -> EarlierTimes | None:
     """Return what a clock showed in earlier shards; None if the present shard has seen as much."""
     known = [each for each in earlier if any(clock in times for times in each.seen.values())]
-    return EarlierTimes(known, clock) if known else None
+    return EarlierTimes(known, clock, times_behind_keys) if known else None

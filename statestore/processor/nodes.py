@@ -58,6 +58,8 @@ class ProcessorNode:
     stores: list[str] = field(default_factory=list)
     entry_keys: dict[str, str] = field(default_factory=dict)
     """For stores whose keys the library makes: what the keys consist of. Offline tools find the record's key by it."""
+    times_behind_keys: int = 0
+    """How many times of windows stand behind the record's key in the keys that it gets."""
     copies: dict[str, ProcessorSupplier] = field(default_factory=dict)
     """Its stores that it only reads, and of which it gets a copy if they are in another stage, with what fills that."""
     undescribed: frozenset[str] = frozenset()

@@ -386,6 +386,7 @@ class Task:
                     self.processor_metadata,
                     self.counted,
                     self._earlier,
+                    times_behind_keys=node.times_behind_keys,
                     is_global=topology.is_global(node.name),
                     header_converter=self._header_converter,
                 ),

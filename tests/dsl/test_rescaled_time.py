@@ -197,6 +197,25 @@ def test_a_key_goes_on_as_in_its_old_shard(tmp_path: Path, name: str, in_columns
         assert seen["late_records"]
 
 
+@pytest.mark.parametrize("in_columns", [False, True])
+def test_a_key_that_came_with_its_window_is_judged_by_the_shard_of_the_whole(tmp_path: Path, in_columns: bool) -> None:
+    builder, serde = dsl.StreamsBuilder(in_columns=in_columns), dsl.time_windowed_serde(TEXT, 5)
+    by_window = builder.stream("left", key_serde=serde, value_serde=TEXT).group_by_key()
+    counts = by_window.windowed_by(dsl.TimeWindows.of_size_with_no_grace(10)).count()
+    counts.to_stream().to("out", key_serde=SHOWN)
+    counts.late_records().to("late", key_serde=SHOWN)
+    states = States(tmp_path, builder.build(), 2)
+    shards = {key: [states.shard_of(each) for each in (key, f"{key}{chr(0) * 7}{chr(5)}")] for key in KEYS}
+    ahead, other = (
+        f"{next(key for key in KEYS if shards[key] == each)}{chr(0) * 7}{chr(5)}" for each in ([1, 0], [0, 1])
+    )
+    process(states, [Given("left", ahead, 100, "v"), Given("left", other, 3, "v")])
+    states.rescaled(1, trust_keys=True)
+    found, counted = process(states.opened(), [Given("left", ahead, 5, "v"), Given("left", other, 5, "v")])
+    assert [topic for outputs in found.values() for topic, *_ in outputs] == ["late", "out"]
+    assert counted["late_records"] == 1
+
+
 def test_what_goes_on_at_once_for_a_shard_that_was_ahead_leaves_what_others_hold_back(tmp_path: Path) -> None:
     states = States(tmp_path, program("suppressed until a limit", in_columns=False), 2)
     ahead, other = (

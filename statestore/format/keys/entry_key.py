@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statestore.errors.data import TruncatedError
 from statestore.format.binary_columns import join_rows, row_sizes, rows_of_numbers
@@ -106,6 +107,11 @@ def windowed_key(entry_key: bytes) -> bytes:
 def session_key(entry_key: bytes) -> bytes:
     """Return the key that has a session behind it. Raises TruncatedError if there is none."""
     return _before_times(entry_key, 2)
+
+
+def before_times(entry_keys: pa.BinaryArray, times: int) -> pa.BinaryArray:
+    """Return the keys that have so many times behind them."""
+    return pc.binary_slice(entry_keys, 0, -times * _TIME_SIZE) if times else entry_keys
 
 
 def _before_times(entry_key: bytes, times: int) -> bytes:

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from statestore.dsl.windowed_serdes import WindowedSerde
 from statestore.errors import TopologyError
 from statestore.format.binary_columns import Integers
 from statestore.format.keys.window_key import MAX_TIME_MS
@@ -41,22 +40,19 @@ class EarlierTimesOfKeys:
         """Return the time for a record, whose key may be windowed."""
         if self._times is None or record.key is None:
             return UNSEEN_MS
-        key, serde = record.key, self._key_serde
-        while isinstance(serde, WindowedSerde):
-            key, serde = key.key, serde.layout.inner
         metadata = self._context.record_metadata
-        return self._times.of(serde.serialize(key), NOWHERE if metadata is None else metadata.partition)
+        return self._times.of(
+            self._key_serde.serialize(record.key), NOWHERE if metadata is None else metadata.partition
+        )
 
     def earlier_many(self, records: RecordColumns) -> Integers:
         """Return the time for each record; all have keys."""
         if self._times is None:
             return np.full(len(records), UNSEEN_MS, np.int64)
-        keys, serde = records.key, self._key_serde
-        while isinstance(serde, WindowedSerde):
-            keys, serde = keys.storage.field("key"), serde.layout.inner
+        keys = columns_of(self._key_serde, "key", TopologyError).serialize(records.key)
         partitions = records.partition
         places = np.full(len(records), NOWHERE) if partitions is None else partitions.to_numpy()
-        return self._times.of_many(columns_of(serde, "key", TopologyError).serialize(keys), places)
+        return self._times.of_many(keys, places)
 
 
 Times = TypeVar("Times", int, Integers)
