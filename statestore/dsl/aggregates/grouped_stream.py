@@ -305,8 +305,9 @@ def _merging(
     stream: ReducibleStream[Any], node: str, kept: Materialized, table: KeptTable, *, in_columns: bool
 ) -> ProcessorSupplier:
     """Return what makes the node where the changes of several streams meet: with caching, it holds them back."""
-    ways: tuple[ProcessorSupplier, ProcessorSupplier] = PassThrough, PassThroughColumns
+    ways: tuple[ProcessorSupplier, ...] = PassThrough, PassThroughColumns
     if kept.holds_back:
         held = ChangesPlan(table.sends_old, is_cached=True), stream._builder(kept).key_serde
-        ways = partial(HoldingBack, *held), partial(HoldingBackColumns, *held)
+        has_windows = stream._table_windows() is not None
+        ways = tuple(partial(each, *held, has_windows=has_windows) for each in (HoldingBack, HoldingBackColumns))
     return stream._graph.either_way(node, ways[0], ways[1] if in_columns else None)()

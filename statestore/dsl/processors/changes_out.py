@@ -19,7 +19,6 @@ from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.processor.processor import BatchProcessor, Processor
 from statestore.processor.record import Record, RecordMetadata
-from statestore.stores.iterator import Windowed
 
 
 @dataclass(frozen=True)
@@ -34,9 +33,9 @@ class ChangesPlan:
     held_below: bool = False
     """Whether a node below holds them back, as several nodes change the table; it gets all old values."""
 
-    def open(self, context: ProcessorContext, key_serde: Serde[Any]) -> ChangesOut:
-        """Return what sends changes on, for one task."""
-        return _CachedChanges(self, context, key_serde) if self.holds_back else ChangesOut(self, context)
+    def open(self, context: ProcessorContext, key_serde: Serde[Any], *, has_windows: bool = False) -> ChangesOut:
+        """Return what sends changes on, for one task; `key_serde` writes their keys, or what has windows around it."""
+        return _CachedChanges(self, context, key_serde, has_windows) if self.holds_back else ChangesOut(self, context)
 
     @property
     def holds_back(self) -> bool:
@@ -73,8 +72,9 @@ class ChangesOut:
 class _CachedChanges(ChangesOut):
     """Holds changes back until the batch ends, in the order in which their keys first changed."""
 
-    def __init__(self, plan: ChangesPlan, context: ProcessorContext, key_serde: Serde[Any]) -> None:
+    def __init__(self, plan: ChangesPlan, context: ProcessorContext, key_serde: Serde[Any], has_windows: bool) -> None:
         super().__init__(plan, context)
+        self._has_windows = has_windows
         self._key_bytes: Callable[[Any], bytes] = key_serde.serialize
         self._held: dict[Hashable, tuple[Record[Any, Any], Any, RecordMetadata | None]] = {}
         """For each key, what goes on, the old value that was sent last, and the origin of the record."""
@@ -97,7 +97,7 @@ class _CachedChanges(ChangesOut):
                     self._forward(record)
 
     def _place(self, key: Any) -> Hashable:
-        if isinstance(key, Windowed):
+        if self._has_windows:
             return self._key_bytes(key.key), key.start_ms, key.end_ms
         return self._key_bytes(key)
 
@@ -105,8 +105,8 @@ class _CachedChanges(ChangesOut):
 class _Holding(Processor):
     _changes: ChangesOut | ColumnChanges
 
-    def __init__(self, plan: ChangesPlan, key_serde: Serde[Any]) -> None:
-        self._plan, self._key_serde = plan, key_serde
+    def __init__(self, plan: ChangesPlan, key_serde: Serde[Any], *, has_windows: bool) -> None:
+        self._plan, self._key_serde, self._has_windows = plan, key_serde, has_windows
 
     def finish_batch(self) -> None:
         """Send on the last change of each key."""
@@ -120,7 +120,7 @@ class HoldingBack(_Holding):
 
     def init(self, context: ProcessorContext) -> None:
         """Open what holds them."""
-        self._changes = self._plan.open(context, self._key_serde)
+        self._changes = self._plan.open(context, self._key_serde, has_windows=self._has_windows)
 
     def process(self, record: Record[Any, Change]) -> None:
         """Hold a change back."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from statestore.dsl import KStream, KTable, Materialized
+from statestore.dsl import KStream, KTable, Materialized, TimeWindows
 from tests.support.dsl.kafka_cases import (
     INT,
     CaseBuilder,
@@ -350,6 +350,17 @@ BEHIND_A_CACHE = {
         ),
     }.items()
 }
+BEHIND_A_CACHE["of windows"] = case(
+    lambda builder: (
+        builder.stream("topic")
+        .group_by_key()
+        .windowed_by(TimeWindows.of_size_with_no_grace(10))
+        .count()
+        .map_values(lambda count: count % 3 or None, materialized=CACHED)
+    ),
+    pipe("topic", ("A", "a", 1), ("A", "b", 2), ("A", "c", 3)),
+    out("A@0/10 1 at 1, A@0/10 2 at 2, A@0/10 null at 3", value=int),
+)
 
 
 test_tables_behind_a_cache = of_cases(BEHIND_A_CACHE)

@@ -90,7 +90,7 @@ class WindowedAggregate(WindowedProcessor[WindowsT]):
         plan = self._plan.aggregate
         # Final windows are emitted at once, even with caching.
         changes = replace(plan.changes, is_cached=False) if self._plan.is_final else plan.changes
-        self._changes = changes.open(context, plan.key_serde)
+        self._changes = changes.open(context, plan.key_serde, has_windows=True)
         self._update = Update(plan, context)
         self._final = None
         if self._plan.is_final:
