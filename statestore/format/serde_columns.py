@@ -60,7 +60,8 @@ def is_plain(value: object, columns: ColumnSerde | None) -> bool:
 
 def plain_column(values: Sequence[Any], columns: ColumnSerde) -> pa.Array | None:
     """Return values as a column, null for None; None if one of them is not plain, or too large."""
-    if {*map(type, values)} <= {_PYTHON_TYPES.get(columns.type), type(None)}:
+    plain = _PYTHON_TYPES.get(columns.type)
+    if plain is not None and {*map(type, values)} <= {plain, type(None)}:
         try:
             return pa.array(values, columns.type)
         except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):

@@ -13,6 +13,7 @@ from statestore import Serde, Serdes, Windowed
 from statestore.dsl.column_types import windowed_column
 from statestore.dsl.windowed_serdes import session_windowed_serde, time_windowed_serde
 from statestore.errors import DeserializationError, SerializationError
+from statestore.format.serde import column_of
 
 WINDOWS = time_windowed_serde(Serdes.string(), 10)
 SESSIONS = session_windowed_serde(Serdes.string())
@@ -58,6 +59,14 @@ def test_columns_are_like_single_keys(serde: Serde[Windowed], drawn: list[tuple[
     assert [serde.deserialize(data) for data in written] == keys
     with_null = [None, *written, None]
     assert serde.columns.deserialize(pa.array(with_null, pa.binary())).to_pylist() == [None, *keys, None]
+
+
+def test_values_become_a_column_also_where_all_are_null() -> None:
+    serde = time_windowed_serde(Serdes.json(), 10)
+    for values in ([None], [Windowed({"k": 1}, 5, 15), None]):
+        column = column_of(serde, values)
+        assert column is not None
+        assert column.to_pylist() == values
 
 
 def test_another_column_is_refused() -> None:
