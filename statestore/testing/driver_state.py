@@ -53,7 +53,9 @@ def restore_store(log: StoreLog, spec: StoreSpec, store: ByteStore, offset: int,
             stream_time_ms = replay_versions(spec, pending, source_format, stream_time_ms, records)
             continue
         pending.write(restored_changes(spec, source_format, records))
-        stream_time_ms = max([stream_time_ms, *(layout.put_time_ms(record.key) for record in records)])
+        # Where duplicates are retained, a put of nothing is logged, and changes nothing.
+        puts = (each for each in records if each.value is not None or not spec.retain_duplicates)
+        stream_time_ms = max([stream_time_ms, *(layout.put_time_ms(each.key) for each in puts)])
     if spec.kind.is_segmented:
         Segments(pending, *spec.retention).advance(stream_time_ms)
     pending.apply_to(store)

@@ -11,11 +11,13 @@ from statestore import (
     ProcessorContext,
     PunctuationType,
     Record,
+    Serdes,
     Stores,
     Topology,
     ValueAndTimestamp,
     ValueTimestampHeaders,
 )
+from statestore.dsl import JoinWindows, StreamJoined, StreamsBuilder
 from statestore.errors import StoreFormatError, TopologyError
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.driver_topologies import (
@@ -328,3 +330,18 @@ def test_a_stores_metrics_go_by_the_drivers_clocks() -> None:
         assert driver.metrics()["s/oldest-iterator-open-since-ms"] == 5_000
         entries.close()
         assert driver.metrics()["s/iterator-duration-avg"] == 10_000_000
+
+
+@pytest.mark.parametrize("restore_from", ["disk", "changelog"])
+def test_records_without_a_value_do_not_take_the_store_of_a_join_on(restore_from: Any) -> None:
+    builder, serdes = StreamsBuilder(), {"key_serde": Serdes.string(), "value_serde": Serdes.string()}
+    left, right = (builder.stream(topic, **serdes) for topic in ("left", "right"))
+    within, stored = JoinWindows.of_time_difference_and_grace(5, 1), StreamJoined().with_stores_in_memory()
+    left.join(right, "{}{}".format, within, stored, value_serde=Serdes.string()).to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        into = {topic: driver.create_input_topic(topic, **serdes) for topic in ("left", "right")}
+        into["right"].pipe_input("k", "r", timestamp_ms=0)
+        into["right"].pipe_input("k", None, timestamp_ms=100)
+        driver.restart(restore_from=restore_from)
+        into["left"].pipe_input("k", "l", timestamp_ms=0)
+        assert driver.create_output_topic("out", **serdes).read_values_to_list() == ["lr"]
