@@ -17,6 +17,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from on_record import on_record
 from statestore import Headers, Serdes, Stores, Topology, ValueTimestampHeaders
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import flush_stores, shard_stores
@@ -40,7 +41,7 @@ class Shard:
         self.topology = Topology()
         self.topology.add_state_store(BUILDER.with_header_index(*indexed) if indexed else BUILDER)
         location, local = DurableLocation(home / "state"), LocalDirectory(home / "local")
-        self.state = ShardedState("state", location, self.topology.store_specs(), local)
+        self.state = on_record(ShardedState("state", location, self.topology.store_specs(), local))
         self.pointer = self.state.pointer(0, None)
 
     def batch(self, use: Callable[[Any], None]) -> float:

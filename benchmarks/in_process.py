@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import rocksdict
 
+from on_record import on_record
 from statestore import Headers, Processor, Topology, ValueTimestampHeaders
 from statestore.interception.failures import FailureHandling
 from statestore.processor.context import TaskRecordContext
@@ -96,9 +97,8 @@ class Shard:
         self.home = home
         topology = counting_topology()
         self.builder = topology.store_builders[STORE]
-        self.state = ShardedState(
-            "benchmark", DurableLocation(home / "state"), topology.store_specs(), LocalDirectory(home / "local")
-        )
+        location, local = DurableLocation(home / "state"), LocalDirectory(home / "local")
+        self.state = on_record(ShardedState("benchmark", location, topology.store_specs(), local))
         self.pointer = self.state.pointer(0, None)
         with self.store() as store:
             for number in range(KEYS):
@@ -155,13 +155,9 @@ class ShardRounds:
     ) -> None:
         self.home = home
         self._routing = tuple(range(shards))
-        self._state = ShardedState(
-            "breakdown",
-            DurableLocation(home / "state"),
-            topology.store_specs(),
-            LocalDirectory(home / "local"),
-            recovery=recovery or RecoveryOptions(),
-        )
+        location, local = DurableLocation(home / "state"), LocalDirectory(home / "local")
+        recovery = recovery or RecoveryOptions()
+        self._state = on_record(ShardedState("breakdown", location, topology.store_specs(), local, recovery=recovery))
         self._pack = Pack(shards, "key", self._routing)
         self._call = self._call_of(topology)
         self._pointers: list[str | None] = [None] * shards

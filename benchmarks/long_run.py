@@ -16,6 +16,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from on_record import on_record
 from statestore import RecoveryOptions
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.values.store_format import StoreFormat
@@ -42,7 +43,8 @@ class LongRun:
         self.home = home
         location = DurableLocation(home / "state")
         options = RecoveryOptions(retained_versions=RETAINED)
-        self.state = ShardedState("long-run", location, (TOTALS,), LocalDirectory(home / "local"), recovery=options)
+        local = LocalDirectory(home / "local")
+        self.state = on_record(ShardedState("long-run", location, (TOTALS,), local, recovery=options))
         self.pointers = [self.state.pointer(0, None)]
 
     def batch(self, number: int) -> float:

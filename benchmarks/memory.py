@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from on_record import on_record
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.records.header_bytes import encode_headers
@@ -111,7 +112,7 @@ def write_one(batch: ShardBatch) -> int:
 def run_step(step: str, home: Path, memory_bytes: int) -> dict[str, Any]:
     """Run one step in this process; return its figures."""
     local = LocalDirectory(home / "local", memory=MemoryBudget(memory_bytes))
-    state = ShardedState("benchmark", DurableLocation(home / "state"), (SPEC,), local)
+    state = on_record(ShardedState("benchmark", DurableLocation(home / "state"), (SPEC,), local))
     recorded = home / "pointer.json"
     pointer = state.pointer(0, recorded.read_text() if recorded.exists() else None)
     if step == "restore":

@@ -21,6 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from on_record import on_record
 from statestore import RecoveryOptions
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.records.header_bytes import encode_headers
@@ -46,7 +47,7 @@ def sharded_state(home: Path, local: str, **options: Any) -> ShardedState:
     """Return the state in `home`, with local copies in the directory `local` of it."""
     recovery = RecoveryOptions(**options)
     location = DurableLocation(home / "state")
-    return ShardedState("scale", location, (TOTALS,), LocalDirectory(home / local), recovery=recovery)
+    return on_record(ShardedState("scale", location, (TOTALS,), LocalDirectory(home / local), recovery=recovery))
 
 
 def put_batch(state: ShardedState, pointer: CommitPointer, numbers: Iterator[int], *, read: bool) -> CommitPointer:

@@ -44,6 +44,7 @@ from tests.conformance.stacks import (
     hold,
 )
 from tests.model.models import DuplicatesModel, KeyValueModel, Model, SessionModel, VersionedModel, WindowModel, copied
+from tests.support.recovery import on_record
 from tests.support.recovery.shards import wait_for_uploads
 
 
@@ -121,7 +122,7 @@ class ShardMachine(RuleBasedStateMachine):
             f"run{self.run_number}",
             accept_older_checkpoint=True,
         )
-        pointer = state.pointer(0, recorded)
+        pointer = on_record(state).pointer(0, recorded)
         with state.open(pointer) as batch:
             yield (
                 batch,

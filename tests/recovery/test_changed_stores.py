@@ -21,6 +21,7 @@ from statestore.recovery.commit.pointer_fields import BatchEnd
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
+from tests.support.recovery import on_record
 
 STRING = Serdes.string()
 HEADERS = Headers([("h", b"1")])
@@ -56,7 +57,7 @@ class Shard:
         location = DurableLocation(home / "state")
         specs = self.topology.store_specs()
         memory = self.topology.in_memory_stores()
-        self.state = ShardedState("state", location, specs, LocalDirectory(home / "local"), memory)
+        self.state = on_record(ShardedState("state", location, specs, LocalDirectory(home / "local"), memory))
 
     def batch(self, pointer: CommitPointer | None, use: Any) -> CommitPointer:
         """Run `use` on the stores and the batch, and return the pointer after it."""

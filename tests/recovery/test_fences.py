@@ -48,6 +48,21 @@ def test_a_run_leaves_one_fence_and_its_epoch_in_the_names(shard: Shard) -> None
     assert [(found.version, found.epoch) for found in written] == [(1, 1), (2, 1), (3, 2)]
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_machine_that_has_not_mounted_the_location_commits_nothing(shard: Shard, is_new: bool) -> None:
+    """It finds an empty directory: what it wrote there would be committed, and no other machine would find it."""
+    pointer = shard.start()
+    if not is_new:
+        pointer = put(shard, pointer, b"1")
+        assert shard.content(pointer), "its local copy is at that version"
+    (shard.home / "state").rename(shard.home / "mounted elsewhere")
+    with pytest.raises(
+        LocationError, match=r"has no statestore\.json on \S+, though .*Mount it on the driver and every"
+    ):
+        put(shard, pointer, b"2")
+    assert not (shard.home / "state").exists(), "nothing was written"
+
+
 def test_the_run_before_a_restart_is_stopped_at_its_next_commit(shard: Shard) -> None:
     pointer = put(shard, shard.start(), b"1")
     restarted = again(shard, "run2")

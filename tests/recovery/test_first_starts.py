@@ -267,7 +267,7 @@ def test_a_run_does_not_enter_what_has_become_another_state(tmp_path: Path) -> N
 
 def test_a_run_that_was_planned_with_a_dropped_store_does_not_enter(tmp_path: Path) -> None:
     shard = Shard(tmp_path)
-    both = replace(ASKED, state_id=shard.start().state_id, stores=(TOTALS, replace(TOTALS, name="kept")))
+    both = replace(ASKED, state_id=shard.state.state_id, stores=(TOTALS, replace(TOTALS, name="kept")))
     agree_on_metadata(shard.state.location, both)
     agree_on_metadata(shard.state.location, replace(both, stores=both.stores[1:]), accept_topology_change=["totals"])
     with pytest.raises(TopologyChangedError, match="store 'totals' was dropped, and is back"):

@@ -39,6 +39,7 @@ from statestore.stores.holders import AggregationWithHeaders, ValueAndTimestamp,
 from statestore.stores.iterator import Windowed
 from statestore.stores.stores import Stores
 from tests.conformance.stacks import SCRATCH
+from tests.support.recovery import on_record
 from tests.support.recovery.rescaling import Idle, States
 from tests.support.recovery.shards import wait_for_uploads
 from upgrade_tools.rows.selection import HeaderCondition, Selection, select_entries
@@ -156,7 +157,8 @@ class Shard:
         local = LocalDirectory(self.home / "local", memory=MemoryBudget(16 << 20))
         location, specs = DurableLocation(self.home / "state"), self.topology.store_specs()
         recovery = RecoveryOptions(snapshot_every_deltas=2, stop_after_deltas=0)
-        self.state = ShardedState("state", location, specs, local, self.topology.in_memory_stores(), recovery)
+        in_memory = self.topology.in_memory_stores()
+        self.state = on_record(ShardedState("state", location, specs, local, in_memory, recovery))
 
     @contextmanager
     def batch(self) -> Iterator[tuple[Any, ShardBatch]]:

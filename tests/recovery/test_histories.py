@@ -17,9 +17,12 @@ from statestore.recovery.location.durable_files import DurableEntry
 from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import Written, new_delta_name, parse_fence_name
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata
 from statestore.recovery.snapshots.garbage import collect_garbage
 from tests.support.recovery.interleavings import Ended, Files, Interleavings, Operation, perform
 from tests.support.recovery.raced_fences import RacedFences
+
+RECORDED = {METADATA_NAME: StateMetadata("s", 1, "key", (0,), stores=(), topology=()).to_json().encode()}
 
 
 class MemoryLocation(DurableLocation):
@@ -27,7 +30,7 @@ class MemoryLocation(DurableLocation):
 
     def __init__(self) -> None:
         super().__init__("/memory")
-        self.files: Files = frozenset()
+        self.files: Files = frozenset(RECORDED.items())
 
     def _do(self, *operation: object) -> object:
         self.files, answer = perform(self.files, Operation(*operation))
@@ -163,7 +166,7 @@ def replace_name(file: DurableFile, version: int) -> DurableFile:
 
 def _collected_shard() -> tuple[dict[str, bytes], list[CommitPointer]]:
     """Return the files of a shard at version 6 of run 1, with snapshots of 1, 2, 4 and 5, and its pointers."""
-    files: dict[str, bytes] = {}
+    files = dict(RECORDED)
     pointer = CommitPointer("s", 0)
     pointers = [pointer]
     snapshots: tuple[SnapshotRef, ...] = ()
@@ -226,7 +229,7 @@ def test_of_runs_that_enter_at_once_one_goes_on_and_no_epoch_is_shared() -> None
         return task
 
     finals = 0
-    for state in Interleavings([enters("a"), enters("b")]).states():
+    for state in Interleavings([enters("a"), enters("b")], RECORDED).states():
         if all(state.ended):
             finals += 1
             assert all(end.error is None or isinstance(end.error, LocationError) for end in state.ended)

@@ -32,7 +32,7 @@ from statestore.recovery.metadata.state_metadata import (
     read_metadata,
 )
 from statestore.recovery.snapshots.planned import PlannedSnapshot, UploadPlan, write_checked_json
-from tests.support.recovery import MAX_BYTES
+from tests.support.recovery import MAX_BYTES, on_record
 from tests.support.recovery.shards import TOTALS, Shard, stored
 
 HOSTILE: list[Any] = ["../..", "/etc", "", ".", "..", "a/b", "a\\b", "a\0b", "a\nb", "x" * 129, "~", "ä", 7, None]
@@ -122,7 +122,9 @@ READERS: dict[str, tuple[Callable[[Path, Any], None], type[StateStoreError]]] = 
     "local directory": (lambda home, name: LocalDirectory(home).shard(name, 0) and None, UnsafeNameError),
     "query id": (lambda home, name: claim(DurableLocation(home), name), UnsafeNameError),
     "run": (
-        lambda home, name: RunFences(DurableLocation(home), name).hold(CommitPointer("state-1", 0)) and None,
+        lambda home, name: (
+            RunFences(on_record(Shard(home).state).location, name).hold(CommitPointer("state-1", 0)) and None
+        ),
         UnsafeNameError,
     ),
 }

@@ -34,7 +34,7 @@ def test_the_images_that_a_process_keeps_are_bounded_by_bytes(shard: Shard) -> N
     pointers = []
     for number in range(SHARDS):
         # 3 MiB each, 24 of all.
-        start = shard.state.pointer(number, None)
+        start = replace(shard.start(), shard=number)
         pointers.append(run(shard, start, {b"%d" % key: value for key in range(3)}))
         pointers[-1] = run(shard, pointers[-1], {b"own": stored(b"%d" % number)})
     kept = local_copy._images
@@ -49,7 +49,7 @@ def test_the_images_that_a_process_keeps_are_bounded_by_bytes(shard: Shard) -> N
 def test_one_that_is_larger_than_the_bound_is_kept_until_another_is_used(shard: Shard) -> None:
     local = LocalDirectory(shard.home / "local", memory=SMALL)
     shard.state = replace(shard.state, local=local, in_memory=frozenset(["totals"]))
-    large = run(shard, shard.state.pointer(0, None), {b"%d" % key: stored(bytes(MIB)) for key in range(10)})
+    large = run(shard, shard.start(), {b"%d" % key: stored(bytes(MIB)) for key in range(10)})
     run(shard, large, {b"x": stored(b"y")})
     assert [number for _, number in local_copy._images] == [0]
     run(shard, shard.state.pointer(1, None), {b"x": stored(b"y")})

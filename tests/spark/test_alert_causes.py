@@ -25,6 +25,7 @@ from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark.figures import ShardFigures
 from statestore.spark.shards.blobs import INPUT, encode_blob
 from statestore.spark.shards.shard_call import ShardCall, ShardResult
+from tests.support.recovery import on_record
 from tests.support.recovery.shards import wait_for_uploads
 from tests.support.recovery.spilling import small_space
 from tests.support.spark.scraped import ALERTS, Driver, Scrapes, fired_at, with_prometheus
@@ -144,7 +145,7 @@ def shard_call(home: Path, cause: Cause, *, is_there: bool) -> ShardCall:
     topology = keeping(headers=is_there or not cause.was_older)
     now = cause if is_there else HEALTHY
     location, local = now.location(home / "state"), now.disk(home / "local")
-    state = ShardedState("state", location, topology.store_specs(), local, recovery=now.recovery)
+    state = on_record(ShardedState("state", location, topology.store_specs(), local, recovery=now.recovery))
     return ShardCall(topology, state, (17,), FailureHandling(), 1 << 20)
 
 

@@ -28,6 +28,7 @@ from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark.datasource.row_filter import EVERY_ROW
 from statestore.spark.datasource.store_scan import asked_columns, entry_columns
 from statestore.stores.layers.layer import ChangeLoggingLayer, RetainingLayer
+from tests.support.recovery import on_record
 
 HEADERS = Headers([("trace", b"1"), ("trace", None)]).to_bytes()
 WITHOUT_VERSIONS = [kind for kind in StoreType if kind.store_kind is not StoreKind.VERSIONED]
@@ -41,13 +42,14 @@ def spec_of(kind: StoreType) -> StoreSpec:
 
 
 def state_of(spec: StoreSpec, home: Path, **options: int) -> ShardedState:
-    return ShardedState(
+    state = ShardedState(
         "an-id",
         DurableLocation(home / "state"),
         (spec, StoreSpec("other", StoreKind.KEY_VALUE, StoreFormat.PLAIN, None, None, None, False)),
         LocalDirectory(str(home / "local")),
         recovery=RecoveryOptions(**options),
     )
+    return on_record(state)
 
 
 def write_batch(state: ShardedState, pointer: CommitPointer, spec: StoreSpec, rng: random.Random) -> CommitPointer:

@@ -39,6 +39,7 @@ from statestore.spark.shards import shard_call as shard_call_module
 from statestore.spark.shards.blobs import BLOB_BYTES, INPUT, decode_blob, encode_blob
 from statestore.spark.shards.shard_call import ShardCall, ShardResult
 from tests.support.processors import HoldingBack, Passing
+from tests.support.recovery import on_record
 from tests.support.recovery.spilling import run_on_small_disk
 
 BYTES = Serdes.bytes()
@@ -75,7 +76,7 @@ def call(
     state = ShardedState(
         "state", DurableLocation(home / "state"), topology.store_specs(), LocalDirectory(home / "local")
     )
-    return ShardCall(topology, state, (17,), FailureHandling(), input_memory_bytes, wall_clock=wall_clock)
+    return ShardCall(topology, on_record(state), (17,), FailureHandling(), input_memory_bytes, wall_clock=wall_clock)
 
 
 def run_at(

@@ -22,6 +22,7 @@ from statestore.errors import StoreError
 from statestore.format.records.header_bytes import decode_headers, encode_headers, header_values
 from statestore.processor.processor import Processor
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, read_metadata
 from statestore.testing import TopologyTestDriver
 from tests.support.golden.indexed import LONG, STRING, TOTALS, WINDOWS, GoldenState, held, indexed, put
@@ -75,14 +76,14 @@ def test_golden_metadata_names_the_indexed_headers() -> None:
 
 
 def test_another_index_is_recorded_at_the_next_start(tmp_path: Path) -> None:
-    golden = GoldenState(tmp_path)
+    location = DurableLocation(tmp_path)
     asked = [
         StateMetadata("indexed-1", 1, "key", (0,), (builder.spec,), ({"name": "n", "type": "source"},))
         for builder in (TOTALS, indexed(TOTALS), TOTALS.with_header_index("other"), TOTALS)
     ]
     for metadata in asked:
-        assert agree_on_metadata(golden.location, metadata).stores == metadata.stores
-        assert read_metadata(golden.location).stores == metadata.stores  # type: ignore[union-attr]
+        assert agree_on_metadata(location, metadata).stores == metadata.stores
+        assert read_metadata(location).stores == metadata.stores  # type: ignore[union-attr]
 
 
 def test_windows_and_sessions_come_with_their_times(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from statestore.spark.shards.blobs import BLOB, OUTPUT, decode_blob
 from statestore.spark.shards.lanes import Lanes
 from statestore.spark.shards.pack import Pack, rows_of
 from statestore.spark.shards.shard_call import ShardCall
+from tests.support.recovery import on_record
 
 _INPUT_MEMORY_BYTES = 1 << 20
 
@@ -39,7 +40,7 @@ class StagedRun:
             location = DurableLocation(home / stage_name(number))
             local = LocalDirectory(home / "local")
             in_memory = part.in_memory_stores()
-            state = ShardedState(f"state-{number}", location, part.store_specs(), local, in_memory)
+            state = on_record(ShardedState(f"state-{number}", location, part.store_specs(), local, in_memory))
             is_last = number == len(stages) - 1
             call = ShardCall(
                 part,

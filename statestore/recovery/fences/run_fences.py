@@ -43,7 +43,7 @@ from statestore.recovery.location.shard_files import (
     parse_snapshot_name,
     writer_of,
 )
-from statestore.recovery.metadata.state_metadata import read_metadata, refuse_dropped
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, read_metadata, refuse_dropped
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,7 +66,8 @@ class RunFences:
         """Return the run's epoch in the shard, before a commit on top of `pointer`; leave a fence if there is none.
 
         Raises RunFencedError, AttemptOutdatedError if another attempt's commit was built on, CheckpointBehindError,
-        VersionCollectedError, LocationError if no epoch is left, LocationMismatchError, and TopologyChangedError.
+        VersionCollectedError, LocationError if no epoch is left or no state is recorded there, LocationMismatchError,
+        and TopologyChangedError.
         """
         head = head_of(pointer)
         known: dict[str, Fence] = {}
@@ -115,10 +116,16 @@ class RunFences:
 
     def _leave_fence(self, pointer: CommitPointer, head: Written, names: list[str], known: dict[str, Fence]) -> int:
         metadata = read_metadata(self.location)
-        if metadata is not None:
-            if metadata.state_id != pointer.state_id:
-                raise LocationMismatchError(str(self.location), recorded=pointer.state_id, found=metadata.state_id)
-            refuse_dropped(self.location, metadata, self.stores)
+        if metadata is None:
+            # The driver has recorded it: this is another directory, on a machine that has not mounted the location.
+            raise LocationError(
+                str(self.location),
+                f"has no {METADATA_NAME} on {socket.gethostname()}, though the query has recorded one. Nothing was "
+                "committed. Mount it on the driver and every executor, or give a location that all of them reach",
+            )
+        if metadata.state_id != pointer.state_id:
+            raise LocationMismatchError(str(self.location), recorded=pointer.state_id, found=metadata.state_id)
+        refuse_dropped(self.location, metadata, self.stores)
         fences = _fence_names(names)
         if fences and fences[-1].epoch >= MAX_EPOCH:
             # A name with more digits is not recognised as a fence, and would fence nobody.

@@ -22,6 +22,7 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
+from tests.support.recovery import on_record
 from tests.support.recovery.shards import wait_for_uploads
 
 STRING = Serdes.string()
@@ -49,7 +50,7 @@ class GoldenState:
         self.location = DurableLocation(home / "state")
         recovery = RecoveryOptions(snapshot_every_deltas=2)
         specs, local = self.topology.store_specs(), LocalDirectory(home / "local")
-        self.state = ShardedState("indexed-1", self.location, specs, local, recovery=recovery)
+        self.state = on_record(ShardedState("indexed-1", self.location, specs, local, recovery=recovery))
         self.pointer: CommitPointer | None = None
 
     def batch(self, use: Callable[[dict[str, Any], Any], None]) -> None:

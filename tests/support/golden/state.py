@@ -39,6 +39,7 @@ from statestore.recovery.location.shard_files import new_collection_name
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
+from tests.support.recovery import on_record
 from tests.support.recovery.raced_fences import RacedFences
 
 STRING = Serdes.string()
@@ -78,7 +79,7 @@ def sharded_state(home: Path, recovery: RecoveryOptions | None = None) -> Sharde
     """Return the state in `home`, of which shard 0 is used."""
     made = topology()
     location = DurableLocation(home / "state")
-    return ShardedState(
+    state = ShardedState(
         "state-2",
         location,
         made.store_specs(),
@@ -87,6 +88,7 @@ def sharded_state(home: Path, recovery: RecoveryOptions | None = None) -> Sharde
         recovery or RecoveryOptions(),
         "golden",
     )
+    return on_record(state)
 
 
 def first_batch(stores: dict) -> None:

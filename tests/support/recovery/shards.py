@@ -18,6 +18,7 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.stores.layers.layer import ChangeLoggingLayer
+from tests.support.recovery import on_record
 
 NOTHING_MORE = BatchEnd()
 TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS)
@@ -68,6 +69,7 @@ class Shard:
         self.state = ShardedState("state-1", location, (TOTALS,), local, recovery=self.recovery, run=self.run_name)
 
     def start(self) -> CommitPointer:
+        on_record(replace(self.state, location=DurableLocation(self.home / "state")))
         return self.state.pointer(0, None)
 
     def batch(self, pointer: CommitPointer, changes: dict[bytes, bytes | None]) -> CommitPointer:
@@ -105,7 +107,7 @@ def keeps_and_restores(location: DurableLocation, home: Path) -> None:
     """Fail unless a location keeps a shard's deltas and snapshots, loses garbage, and restores a lost local copy."""
     options = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000, retained_versions=3)
     shard = Shard(home, recovery=options)
-    shard.state = replace(shard.state, location=location)
+    shard.state = on_record(replace(shard.state, location=location))
     pointer = shard.start()
     for number in range(1, 16):
         pointer = shard.batch(pointer, {b"k": stored(b"%d" % number), b"%d" % number: stored(b"v")})

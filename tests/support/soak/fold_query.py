@@ -17,6 +17,7 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
 from statestore.testing.faults import FaultEnvironment
 from statestore.testing.faults.runner import Contents
+from tests.support.recovery import on_record
 from tests.support.recovery.shards import TOTALS, LoggedBatch, stored
 
 Changes = dict[bytes, "bytes | None"]
@@ -31,6 +32,8 @@ class FoldQuery:
         self.waiting: list[Changes] = []
         self.model: dict[bytes, bytes] = {}
         self._rng = random.Random(environment.plan.seed)
+        location = DurableLocation(environment.state_directory)
+        on_record(ShardedState("state-1", location, (TOTALS,), environment.local_dir))
 
     def add_batch(self, number: int) -> None:
         changes: Changes = {

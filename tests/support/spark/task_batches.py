@@ -16,6 +16,7 @@ from statestore.processor.task_stores import shard_stores
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
+from tests.support.recovery import on_record
 
 
 class TaskBatches:
@@ -58,9 +59,8 @@ class TaskBatches:
 
     def _state(self) -> ShardedState:
         in_memory = self.topology.in_memory_stores()
-        return ShardedState(
-            self.state_id, self.location, self.topology.store_specs(), LocalDirectory(self.home / "local"), in_memory
-        )
+        local = LocalDirectory(self.home / "local")
+        return on_record(ShardedState(self.state_id, self.location, self.topology.store_specs(), local, in_memory))
 
     @contextmanager
     def _task(self, now_ms: int) -> Iterator[tuple[Task, ShardBatch, Any]]:
