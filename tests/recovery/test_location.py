@@ -38,6 +38,8 @@ def test_a_file_is_read_as_it_was_written(location: DurableLocation) -> None:
     assert location.names("shards/0001/deltas") == [NAME], "no partial file is left"
     assert content(location, "shards/0001/y") is None
     assert location.names("nowhere") == []
+    below = pickle.loads(pickle.dumps(location.below("shards").below("0001")))
+    assert content(below, "deltas/x") == b"other content"
 
 
 def test_entries_and_directories(location: DurableLocation) -> None:

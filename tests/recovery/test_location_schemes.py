@@ -81,4 +81,9 @@ def test_a_location_of_ones_own_may_open_anything(tmp_path: Path) -> None:
 
     location = Elsewhere("ftp://host/state")
     location.write("name", b"data")
+    stage = location.below("stage-1")
+    stage.write("name", b"of another stage")
+    assert stage.names("") == ["name"]
+    assert (str(stage), stage.path("name")) == ("ftp://host/state/stage-1", "ftp://host/state/stage-1/name")
     assert (tmp_path / "name").read_bytes() == b"data"
+    assert (tmp_path / "stage-1" / "name").read_bytes() == b"of another stage"

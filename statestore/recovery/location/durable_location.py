@@ -62,6 +62,7 @@ class DurableLocation:
         self.disk = disk or LocalDisk()
         self.retrying = retrying or Retrying()
         self._opened_root: tuple[DurableFiles, str] | None = None
+        self._within: tuple[DurableLocation, str] | None = None
 
     @classmethod
     def of(cls, location: str | Path | DurableLocation) -> DurableLocation:
@@ -72,7 +73,7 @@ class DurableLocation:
         """Return a directory of this one as a location, reached in the same way."""
         parts, made = urlsplit(self.uri), copy.copy(self)
         made.uri = urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}"))
-        made._opened_root = None
+        made._opened_root, made._within = None, (self, name)
         return made
 
     def __str__(self) -> str:
@@ -89,8 +90,8 @@ class DurableLocation:
     def open_filesystem(self) -> tuple[Any, str]:
         """Return the pyarrow filesystem, Azure's ContainerClient or a NativeHdfs, and the path of this location in it.
 
-        Override it for what a URI can't say, such as a role to assume or a proxy. Called once in each process. Raises
-        LocationError for a kind of URI that was never tested, before pyarrow is asked.
+        Override it for what a URI can't say, such as a role to assume or a proxy. Called once in each process, also for
+        all that is `below`. Raises LocationError for a kind of URI that was never tested, before pyarrow is asked.
         """
         refusal = refusal_of(self.uri)
         if refusal is not None:
@@ -224,6 +225,10 @@ class DurableLocation:
         return files, _join(root, name)
 
     def _open(self) -> tuple[DurableFiles, str]:
+        if self._within is not None:
+            outer, name = self._within
+            files, root = outer._open()
+            return files, _join(root, name)
         if self._opened_root is None:
             try:
                 filesystem, root = self.retrying.call(f"opening {self}", self.open_filesystem)
