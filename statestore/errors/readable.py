@@ -1,11 +1,13 @@
 """What errors say of times, places, problems and records, in words.
 
-No error and no log shows what a record holds: they say where it is, its key's digest and its size.
+No error and no log shows what a record holds: they say where it is, its key's digest and its size. Nor do they show a
+secret that a URI has.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import sysconfig
 import time
 from collections.abc import Iterator, Mapping
@@ -31,6 +33,31 @@ def utc_text(timestamp_ms: int) -> str:
     if not 0 < year <= _LAST_YEAR:
         return f"the year {year:,}"
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(timestamp_ms // 1000))
+
+
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)(.*)", re.DOTALL)
+_HOST: Final = re.compile(r"(\[[^]]*\]|[^:]*)(:[0-9]*)?")
+_CONTAINERS: Final = ("abfs", "az", "wasb")
+"""What schemes begin with that have a container before the `@`."""
+_SECRET_OPTION: Final = re.compile(r"sig|.*(secret|passw|token|key|credential).*", re.IGNORECASE)
+
+
+def without_secrets(place: str) -> str:
+    """Return a path or URI without what may be a key, secret or signature in it."""
+    found = _URI.fullmatch(place)
+    if found is None:
+        return place
+    scheme, authority, rest = found.groups()
+    user, _, host = authority.rpartition("@")
+    if user:
+        is_container = scheme.lower().startswith(_CONTAINERS) and ":" not in user
+        authority = authority if is_container else host
+    elif not _HOST.fullmatch(host) or (":" in host and scheme.lower().startswith("s3")):
+        # Of a key and a secret, in which `/`, `?` or `#` was not escaped. They end at the last `@`.
+        authority, rest = "", rest.rpartition("@")[2]
+    path, _, query = rest.partition("#")[0].partition("?")
+    options = "&".join(each for each in query.split("&") if not _SECRET_OPTION.fullmatch(each.partition("=")[0]))
+    return f"{scheme}://{authority}{path}{'?' if options else ''}{options}"
 
 
 def listed(problems: list[str]) -> str:

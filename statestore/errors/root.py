@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from inspect import Parameter, Signature, get_annotations, signature
 from types import MethodType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
+
+from statestore.errors.readable import without_secrets
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -44,6 +46,10 @@ def field(*, kw_only: Literal[False]) -> Any:
 def text(template: str, *, init: Literal[False] = False) -> Any:
     """Return a field that is `template`, with other fields, and properties, in braces. It is not an argument."""
     return _Field(None, template=template)
+
+
+_PLACES: Final = frozenset({"location", "path", "where"})
+"""Fields that may be URIs, as users wrote them: with a secret."""
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field, text))
@@ -76,6 +82,8 @@ class StateStoreError(Exception):
         self.__post_init__()
 
     def __post_init__(self) -> None:
+        for name in _PLACES.intersection(self._arguments.parameters):
+            setattr(self, name, without_secrets(getattr(self, name)))
         for name, template in self._templates.items():
             setattr(self, name, template.format_map(_Named(self)))
         self.args = (self.message,)

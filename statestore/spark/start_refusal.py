@@ -9,16 +9,19 @@ the log tells.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
+from posixpath import normpath
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from pyspark import TaskContext
 
 from statestore.errors import LocationError
+from statestore.errors.readable import without_secrets
 from statestore.errors.state import CheckpointLocationError, SinkRemembersError
-from statestore.recovery.location.schemes import authority_of, canonical_uri, split_hadoop_path
+from statestore.recovery.location.schemes import canonical_uri, split_hadoop_path
 from statestore.spark.query_failure import raise_from
 
 REFUSAL: Final = "spark.sql.statestore.refusal"
@@ -72,9 +75,10 @@ def check_start() -> None:
 
 def _place(uri: str) -> tuple[str, str, str]:
     """Return scheme, host and path of a directory, however they are written; the path ends with one slash."""
-    known = canonical_uri(uri)
-    parts = urlsplit(known)
-    return parts.scheme or "file", authority_of(known), re.sub("/+", "/", f"{unquote(parts.path)}/")
+    parts = urlsplit(without_secrets(canonical_uri(uri)))
+    scheme, path = parts.scheme or "file", f"/{unquote(parts.path).strip('/')}"
+    path = os.path.realpath(path) if scheme == "file" else normpath(path)
+    return scheme, parts.netloc, f"{path.rstrip('/')}/"
 
 
 def _has_batches(hadoop: Any, output: str) -> bool:

@@ -62,6 +62,8 @@ def test_a_uri_names_account_container_and_path(uri: str, monkeypatch: pytest.Mo
         "abfss://container/state set AZURE_STORAGE_ACCOUNT",
         "abfss://container:c2VjcmV0@account.dfs.core.windows.net/state keys are not taken from URIs",
         "abfss://c@account.dfs.core.windows.net/state?region=eu a shared access signature, not .'region'.",
+        "abfss://c@account.dfs.core.windows.net/checkpoint/../state its path has `.` or `..` in it",
+        "abfss://c@account.dfs.core.windows.net/%2e/state its path has `.` or `..` in it",
     ],
 )
 def test_a_uri_that_lacks_something_is_refused(uri_and_problem: str) -> None:

@@ -8,11 +8,18 @@ import pytest
 
 from statestore.errors import LocationError
 from statestore.errors.state import LocationNotWritableError
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.heads.head import Head, write_head
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.retrying import Retrying
-from tests.support.recovery import MAX_BYTES
+from statestore.recovery.shard_batch import ShardedState
+from tests.support.recovery import MAX_BYTES, on_record
 from tests.support.recovery.object_store import Fault, times
 from tests.support.recovery.s3_server import S3
+from tests.support.recovery.shards import TOTALS
+from upgrade_tools.cli.app import main
+from upgrade_tools.cli.exit_codes import ExitCode
 
 
 @pytest.fixture(params=["s3", "gateway"])
@@ -81,6 +88,27 @@ def test_no_error_tells_the_secret(server: S3) -> None:
     shown = "".join(traceback.format_exception(refused_uri.value))
     assert "test%2Fsecret" not in shown
     assert server.secret_key not in shown
+
+
+def test_no_tool_tells_the_secret(s3: S3, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place, pointers, page = s3.uri("state"), tmp_path / "pointers", tmp_path / "page.html"
+    pointer = CommitPointer("state-1", 0)
+    state = ShardedState("state-1", DurableLocation(place), (TOTALS,), LocalDirectory(tmp_path / "local"))
+    write_head(on_record(state).location, 1, Head("state-1", "query", "run", 0, 0, (pointer,)))
+    pointers.write_text(pointer.to_json())
+    given = ["--pointers", str(pointers), "--json"]
+    for command in (
+        ["top", place],
+        ["report", place, "--output", str(page)],
+        ["gc", place, *given],
+        ["rescale", place, s3.uri("target"), "--shards", "2", "--trust-keys", "--dry-run", *given],
+    ):
+        assert main(command) == ExitCode.OK
+    for command in (["inspect", s3.uri("nothing")], ["top", s3.uri("nothing")], ["get", place, "--store", "none", "k"]):
+        assert main(command) != ExitCode.OK
+    shown = [*capsys.readouterr(), page.read_text()]
+    assert all(s3.bucket in text for text in shown), "all of them name the place"
+    assert not [text for text in shown if "test%2Fsecret" in text or s3.secret_key in text]
 
 
 def test_a_directory_whose_files_are_gone_can_be_removed(location: DurableLocation) -> None:

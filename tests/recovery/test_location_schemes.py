@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from pyarrow import fs
 
 from statestore import DurableLocation
 from statestore.errors import LocationError
+from statestore.errors.readable import without_secrets
+from statestore.recovery.location.retrying import Retrying
 from statestore.recovery.location.schemes import refusal_of
 
 
@@ -87,3 +90,56 @@ def test_a_location_of_ones_own_may_open_anything(tmp_path: Path) -> None:
     assert (str(stage), stage.path("name")) == ("ftp://host/state/stage-1", "ftp://host/state/stage-1/name")
     assert (tmp_path / "name").read_bytes() == b"data"
     assert (tmp_path / "stage-1" / "name").read_bytes() == b"of another stage"
+
+
+@pytest.mark.parametrize(
+    "uri", ["file:///mnt/state#2", "file:///mnt/state?2", "s3://bucket/state#2", "hdfs://n:8020/s#2"]
+)
+def test_a_uri_that_would_be_cut_is_refused(uri: str) -> None:
+    with pytest.raises(LocationError, match=r"would end at its `#` or `\?`.*write %23 or %3F"):
+        DurableLocation(uri).check_writable()
+
+
+def test_in_a_path_they_are_characters_as_others(tmp_path: Path) -> None:
+    for name in ("a#1", "a#2", "a?1", "a%231"):
+        DurableLocation(tmp_path / name).write("x", name.encode())
+        assert (tmp_path / name / "x").read_bytes() == name.encode()
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "s3://AKIA:12/Secret@bucket/state?region=eu",
+        "s3://AKIA:ab/Secret@bucket/state",
+        "s3a://AKIA:ab#Secret@bucket/state",
+        "s3://AKIA:ab?Secret@bucket/state",
+        "s3://AKIA:Secret/bucket/state",
+        "s3://bucket/state?region=eu&access_key=AKIA&secret_key=Secret",
+        "gs://AKIA:ab/Secret@bucket/state",
+        "abfss://container:ab/Secret==@account.dfs.core.windows.net/state",
+    ],
+)
+def test_a_secret_that_is_written_wrongly_is_not_told_either(uri: str) -> None:
+    location = DurableLocation(uri, retrying=Retrying(total_s=0))
+    with pytest.raises(LocationError) as refused:
+        location.check_writable()
+    shown = [*traceback.format_exception(refused.value), str(location), location.path("x"), str(location.below("y"))]
+    assert not [text for text in shown if "Secret" in text or "AKIA" in text]
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("s3://AKIA:Secret@bucket/a@b/c?region=eu", "s3://bucket/a@b/c?region=eu"),
+        ("s3://bucket/a:b@c", "s3://bucket/a:b@c"),
+        ("hdfs://[::1]:8020/a@b?replication=2", "hdfs://[::1]:8020/a@b?replication=2"),
+        ("hdfs:///a", "hdfs:///a"),
+        ("abfss://c@a.dfs.core.windows.net/s?sv=1&sig=Secret&se=2", "abfss://c@a.dfs.core.windows.net/s?sv=1&se=2"),
+        ("wasbs://c@a.blob.core.windows.net/s", "wasbs://c@a.blob.core.windows.net/s"),
+        ("/mnt/a://b@c", "/mnt/a://b@c"),
+    ],
+)
+def test_all_else_of_a_uri_is_shown(uri: str, shown: str) -> None:
+    assert without_secrets(uri) == shown
+    assert without_secrets(shown) == shown
+    assert LocationError(uri, "is full").location == shown

@@ -42,10 +42,18 @@ APPLY, TRANSFORM = "apply_in_pandas_with_state", "transform_with_state"
         ("file:///a/%23b%3F%25", "file:/a/#b?%/checkpoint", "has within it"),
         ("s3://bucket/a%20b?region=eu", "s3a://bucket/a b", "is also"),
         ("file:///a%2520b", "file:/a%20b", "is also"),
+        ("file:///a/checkpoint/../state", "file:/a/checkpoint", None),
+        ("s3://bucket/a/../checkpoint/state", "s3a://bucket/checkpoint", "lies within"),
     ],
 )
 def test_how_a_location_stands_to_a_checkpoint(state: str, checkpoint: str, relation: str | None) -> None:
     assert relation_of(state, checkpoint) == relation
+
+
+def test_a_location_behind_a_link_is_where_that_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "checkpoint")
+    assert relation_of((tmp_path / "link/state").as_uri(), str(tmp_path / "checkpoint")) == "lies within"
 
 
 def test_a_checkpoint_is_no_state_location(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from statestore.errors.readable import without_secrets
 from upgrade_tools.check.inspection import DEFAULT_SAMPLE_ENTRIES, databases_to_read, inspect_state
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli import selecting as sel
@@ -157,9 +158,10 @@ def inspect_delta(
     """
     for file in files:
         o.not_empty(file)
+        where = without_secrets(file)
         with read_delta(file) as delta:
             if as_json:
-                print_json(delta_document(file, delta, limit))
+                print_json(delta_document(where, delta, limit))
                 continue
-            for line in delta_lines(file, delta, limit):
+            for line in delta_lines(where, delta, limit):
                 say(results(), line)

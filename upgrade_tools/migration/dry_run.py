@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from statestore.errors.readable import without_secrets
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import refuse_occupied
 from upgrade_tools.migration.changelog_offsets import refuse_unused_offsets
@@ -59,7 +60,7 @@ def dry_run(plan: Plan, on_progress: OnProgress | None = None) -> MigrationRepor
     entries, size_bytes = sum(tallies.entries.values()), sum(tallies.size_bytes.values())
     needed_bytes = size_bytes + entries * ENTRY_OVERHEAD_BYTES + databases * DATABASE_BYTES
     refuse_without_room(plan, needed_bytes - _unfinished_bytes(plan, places))
-    target = plan.request.target or plan.state.path
+    target = without_secrets(plan.request.target or plan.state.path)
     return replace(
         MigrationReport.of(plan, target, tallies, parts, time.monotonic() - started_s),
         dry_run=True,

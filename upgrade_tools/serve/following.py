@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import StateStoreError
+from statestore.errors.readable import without_secrets
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.heads.head import Head
 from statestore.recovery.local.local_directory import temporary_copies
@@ -118,11 +119,12 @@ class Follower:
         work_dir: str | None = None,
         poll_s: float = 1.0,
     ) -> None:
-        self.path = path
+        self.path = without_secrets(path)
         self.problem: str | None = None
         """Why the newest batch can't be read; None if it can."""
         self.stages: list[ServedStage] = []
         self.batches: deque[SeenBatch] = deque(maxlen=_KEPT_BATCHES)
+        self._place = path
         self._options = StateOptions(pointers=pointers, work_dir=work_dir)
         self._poll_s = poll_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="serve-state")
@@ -130,7 +132,7 @@ class Follower:
 
     def open(self) -> None:
         """Open the state; nothing is restored yet. Raises StateStoreError, also if nothing says what is committed."""
-        for number, state in enumerate(open_states(self.path, self._options)):
+        for number, state in enumerate(open_states(self._place, self._options)):
             if not isinstance(state, LocationState):
                 found = f"a {state.layout.value}, and only state locations are served"
                 raise UnknownLayoutError(state.path, found=found)

@@ -35,7 +35,8 @@ def open_container(uri: str) -> tuple[ContainerClient, str]:
 
     Credentials are the URI's shared access signature, or AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN of the
     environment, or what azure-identity finds: a service principal, the workload's or the machine's identity. Raises
-    ValueError for a URI without container or account, with a key, or with options but `endpoint` and a signature's.
+    ValueError for a URI without container or account, with a key, with options but `endpoint` and a signature's, or
+    with `.` or `..` in its path.
     """
     parts = urlsplit(uri)
     container, _, host = parts.netloc.partition("@")
@@ -48,6 +49,10 @@ def open_container(uri: str) -> tuple[ContainerClient, str]:
         host = f"{account}.blob.core.windows.net"
     if not container or ":" in container or not (host or endpoint):
         raise ValueError(f"write {_EXAMPLE}, or set AZURE_STORAGE_ACCOUNT; keys are not taken from URIs")
+    path = unquote(parts.path.strip("/"))
+    if {".", ".."}.intersection(path.split("/")):
+        # In URLs these are followed, in the prefix of a listing they are names: it would find nothing that is there.
+        raise ValueError("its path has `.` or `..` in it: write where that leads to")
     secret = signature or os.environ.get("AZURE_STORAGE_KEY") or os.environ.get("AZURE_STORAGE_SAS_TOKEN")
     client = ContainerClient(
         endpoint or f"https://{host.replace('.dfs.', '.blob.', 1)}",
@@ -58,7 +63,7 @@ def open_container(uri: str) -> tuple[ContainerClient, str]:
         read_timeout=_READ_TIMEOUT_S,
         max_single_get_size=CHUNK_BYTES,
     )
-    return client, unquote(parts.path.strip("/"))
+    return client, path
 
 
 class AzureFiles(DurableFiles):

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from statestore.errors import LocationError
+from statestore.errors.readable import without_secrets
 from statestore.errors.state import DurableFileCorruptedError, LocationNotWritableError
 from statestore.recovery.location.durable_files import (
     Content,
@@ -32,7 +33,6 @@ from statestore.recovery.location.durable_files import (
 )
 from statestore.recovery.location.retrying import Retrying
 from statestore.recovery.location.schemes import (
-    authority_of,
     azure_files,
     canonical_uri,
     gcs_files,
@@ -77,7 +77,7 @@ class DurableLocation:
         return made
 
     def __str__(self) -> str:
-        return _without_secrets(self.uri)
+        return without_secrets(self.uri)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened_root": None}
@@ -255,10 +255,3 @@ class DurableLocation:
 
 def _join(directory: str, name: str) -> str:
     return f"{directory.rstrip('/')}/{name}" if directory and name else directory or name
-
-
-def _without_secrets(uri: str) -> str:
-    """Return the URI without what may be a key, secret or signature in it: it goes into logs and errors."""
-    parts = urlsplit(uri)
-    query = "" if "sig=" in parts.query else parts.query
-    return urlunsplit(parts._replace(netloc=authority_of(uri), query=query))

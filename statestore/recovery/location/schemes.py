@@ -44,17 +44,16 @@ def canonical_uri(uri: str) -> str:
     return scheme + uri[len(parts.scheme) :]
 
 
-def authority_of(uri: str) -> str:
-    """Return what a URI has before its path, without what may be a key or secret."""
-    parts = urlsplit(uri)
-    user, _, host = parts.netloc.rpartition("@")
-    is_container = parts.scheme == "abfss" and ":" not in user
-    return parts.netloc if is_container else host
-
-
 def refusal_of(uri: str) -> str | None:
     """Return why a URI can't be a state location, and what to use instead; None if it can."""
-    scheme, _, path, _, _ = urlsplit(uri)
+    scheme, authority, path, _, _ = urlsplit(uri)
+    if scheme == "s3" and ":" in authority and "@" not in authority:
+        return "has no bucket behind its secret: write `/` of the secret as %2F, `#` as %23, `?` as %3F and `%` as %25"
+    if "#" in uri or (scheme == "file" and "?" in uri):
+        # pyarrow would leave out the rest.
+        return (
+            "would end at its `#` or `?`, as others do: write %23 or %3F if that is part of the path, or leave it out"
+        )
     if scheme == "file" and sys.platform == "linux" and path.startswith(_MOUNTS_OF_DATABRICKS):
         return (
             "is on a mount of Databricks, of which it is not known whether a listing shows what other machines wrote. "

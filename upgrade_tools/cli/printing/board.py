@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.filesize import decimal
 from rich.text import Text
 
+from statestore.errors.readable import without_secrets
 from statestore.recovery.commit.figures import SizeFigures, total
 from statestore.recovery.heads.figures import LastCall, RecentBatch
 from statestore.recovery.heads.head import Head
@@ -24,7 +25,7 @@ def board(where: str, heads: Sequence[Head], problem: str | None, rows: int) -> 
     first = heads[0]
     age_s = max(0, time.time_ns() // 1_000_000 - first.time_ms) // 1_000
     lines: list[RenderableType] = [
-        Text(printable(f"{where}: batch {first.batch} of query {first.query}, {age_s:,} s ago"))
+        Text(printable(f"{without_secrets(where)}: batch {first.batch} of query {first.query}, {age_s:,} s ago"))
     ]
     if problem is not None:
         lines.append(Text(printable(problem), style="bold red"))

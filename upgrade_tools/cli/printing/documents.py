@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
+from statestore.errors.readable import without_secrets
 from statestore.recovery.making.rescale import RescaleReport
 from statestore.recovery.snapshots.garbage import GarbageFile
 from upgrade_tools.check.comparison import Comparison, EntryDifference
@@ -135,8 +136,8 @@ def exchange_document(done: Exchanged) -> Document:
 def rescale_document(source: str, target: str, report: RescaleReport) -> Document:
     """Return what `rescale --json` and `rollback --json` print."""
     return {
-        "source": source,
-        "target": target,
+        "source": without_secrets(source),
+        "target": without_secrets(target),
         "dryRun": report.state_id is None,
         "fromStateId": report.from_state_id,
         "fromShards": report.from_shards,
@@ -154,7 +155,7 @@ def rescale_document(source: str, target: str, report: RescaleReport) -> Documen
 def garbage_document(path: str, found: list[GarbageFile], *, removed: bool) -> Document:
     """Return what `gc --json` prints."""
     return {
-        "path": path,
+        "path": without_secrets(path),
         "removed": removed,
         "sizeBytes": sum(file.size_bytes for file in found),
         "files": [{"name": file.name, "sizeBytes": file.size_bytes, "reason": file.reason} for file in found],
