@@ -230,6 +230,20 @@ def test_a_claim_that_is_written_twice_is_seen_all_the_time(tmp_path: Path, numb
     assert first.names("owners") == ["owners/query-a"]
 
 
+def test_an_empty_file_that_another_writer_creates_at_any_step_is_written(tmp_path: Path) -> None:
+    """As tasks do that claim a location at once: HDFS refuses to close the file that was there first."""
+    for number in range(3):
+        home = tmp_path / str(number)
+        slow = HdfsLikeLocation(home, retrying=QUICK)
+        slow.filesystem.before = at_step(number, lambda *_, home=home: HdfsLikeLocation(home).write(NAME, b""))
+        slow.write(NAME, b"")
+        assert content(slow, NAME) == b""
+    gone = HdfsLikeLocation(tmp_path, retrying=QUICK)
+    gone.filesystem.before = at_step(2, lambda _, path: HdfsLikeLocation(tmp_path).delete(NAME))
+    with pytest.raises(LocationNotWritableError, match="File does not exist"):
+        gone.write(NAME, b"")
+
+
 def test_deleting_what_is_not_there_is_no_error_and_failing_to_is(tmp_path: Path) -> None:
     location = HdfsLikeLocation(tmp_path)
     location.delete("nowhere/x")

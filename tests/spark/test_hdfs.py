@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from statestore.errors.state import LocationNotWritableError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.hdfs import NativeHdfs
 from statestore.recovery.location.retrying import Retrying
+from statestore.recovery.metadata.agreement import claim
 from tests.support.documentation import ROOT, run_page
 from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.hdfs_server import Hdfs, running_hdfs
@@ -84,6 +86,14 @@ def test_a_writer_killed_in_the_middle_leaves_a_partial_file_alone(hdfs: Hdfs) -
     assert writer.returncode == -signal.SIGKILL
     assert location.read("large", MAX_BYTES) is None
     assert [entry.is_partial for entry in location.entries("")] == [True]
+
+
+def test_tasks_that_claim_a_location_at_once_do_not_fail(hdfs: Hdfs) -> None:
+    for number in range(5):
+        place = hdfs.uri(f"claimed/{number}")
+        with ThreadPoolExecutor(8) as tasks:
+            list(tasks.map(lambda _, place=place: claim(DurableLocation(place), "query"), range(8)))
+        assert DurableLocation(place).names("owners") == ["owners/query"]
 
 
 def test_safe_mode_is_waited_out_and_then_named(hdfs: Hdfs) -> None:

@@ -350,18 +350,23 @@ class RenamedFiles(DurableFiles):
     def entries(self, directory: str) -> list[Any]:
         """Return `base_name`, `size` and `mtime_ns` of the files directly in a directory, none if there is none."""
         found = {info.base_name: info for info in super().entries(directory)}
-        files = []
-        for name, info in found.items():
-            stands_for = name.removesuffix(_NEXT)
-            if stands_for == name or stands_for not in found:
-                files.append(fs.FileInfo(stands_for, fs.FileType.File, size=info.size, mtime_ns=info.mtime_ns))
-        return files
+        return [
+            fs.FileInfo(name.removesuffix(_NEXT), fs.FileType.File, size=info.size, mtime_ns=info.mtime_ns)
+            for name, info in found.items()
+            if not name.endswith(_NEXT) or name.removesuffix(_NEXT) not in found
+        ]
 
     def _write_once(self, path: str, content: Content) -> None:
         self.filesystem.create_dir(path.rsplit("/", 1)[0], recursive=True)
         if content.size_bytes == 0:
-            # Creating it is one step, also over another file, and no half of it can be there.
-            with self.filesystem.open_output_stream(path):
+            # No half of it can be there, so it needs no other name. HDFS refuses to close a file whose place another
+            # writer's has taken, which is as empty.
+            try:
+                with self.filesystem.open_output_stream(path):
+                    return
+            except OSError as cause:
+                if is_transient(cause) or not self._is_there(path):
+                    raise
                 return
         if self._is_there(path):
             self._bring(f"{path}{_NEXT}", content)
@@ -406,11 +411,9 @@ class RenamedFiles(DurableFiles):
 
     def _is_there(self, path: str) -> bool:
         """Return whether there is a file. On HDFS only opening it tells a missing file from a failure."""
-        try:
-            with self.filesystem.open_input_file(path):
-                return True
-        except _NOT_THERE:
-            return False
+        with suppress(*_NOT_THERE), self.filesystem.open_input_file(path):
+            return True
+        return False
 
 
 class LocalFiles(DurableFiles):

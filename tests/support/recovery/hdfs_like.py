@@ -1,8 +1,9 @@
 """A filesystem of pyarrow that behaves as HDFS does through it, on a local directory, and can fail at each operation.
 
 After Arrow's cpp/src/arrow/filesystem/hdfs.cc and Hadoop's libhdfs: a move over a file deletes that and renames then; a
-file that is not there can't be deleted, and the error is EIO; and of a selector that allows it not to be found, a
-directory whose listing failed is one that is not there.
+file that is not there can't be deleted, and the error is EIO; creating a file takes the place of one that is being
+written, which can't be closed then; and of a selector that allows it not to be found, a directory whose listing failed
+is one that is not there.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+import pyarrow as pa
 from pyarrow import fs
 
 from statestore.recovery.location.durable_location import DurableLocation
@@ -70,7 +73,7 @@ class HdfsLike(fs.FileSystemHandler):
         return self._step("open", path, lambda: self._local.open_input_file(path))
 
     def open_output_stream(self, path: str, metadata: object) -> Any:
-        return self._step("create", path, lambda: self._local.open_output_stream(path))
+        return pa.PythonFile(self._step("create", path, lambda: _Created(path, self)), mode="w")
 
     def create_dir(self, path: str, recursive: bool) -> None:
         self._step("create directory", path, lambda: self._local.create_dir(path, recursive=recursive))
@@ -101,6 +104,41 @@ class HdfsLike(fs.FileSystemHandler):
 
     def normalize_path(self, path: str) -> str:
         return path
+
+
+class _Created:
+    """A file being written, which can't be closed once another writer has created one of its name."""
+
+    def __init__(self, path: str, filesystem: HdfsLike) -> None:
+        with suppress(FileNotFoundError):
+            os.remove(path)
+        self.closed = False
+        self._path, self._filesystem = path, filesystem
+        self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+
+    def write(self, data: bytes) -> int:
+        return os.write(self._file, data)
+
+    def flush(self) -> None:
+        """Do nothing: each write is sent at once."""
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self._filesystem.before("close", self._path)
+        created = self._release()
+        if not os.path.exists(self._path) or os.stat(self._path).st_ino != created:
+            raise FileNotFoundError(f"File does not exist: {self._path} (inode {created})")
+        self._filesystem.after("close", self._path)
+
+    def _release(self) -> int:
+        self.closed, created = True, os.fstat(self._file).st_ino
+        os.close(self._file)
+        return created
+
+    def __del__(self) -> None:
+        if not self.closed:  # of a process that was killed
+            self._release()
 
 
 class HdfsLikeLocation(DurableLocation):
