@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,15 @@ from statestore.format.keys.window_key import encode_window_key
 from statestore.format.values.versioned_row import Version, encode_segment_row
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.heads.head import Head, write_head
+from statestore.recovery.snapshots.options import RecoveryOptions
 from tests.support.golden.kafka_streams import FIXTURES, load_fixture
 from tests.support.recovery.rescaling import KEYS, States
 from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 from tests.support.tools.runs import Tools, everything_below, kind_options
+from upgrade_tools.check.state_check import check_state
+from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.location import LocationState
 
 HEADERS_FAMILY = "keyValueWithTimestampAndHeaders"
 
@@ -189,6 +195,34 @@ def test_a_location_s_entries_are_checked_if_it_is_known_what_is_committed(state
     checked = tools("verify", "--json", copy).document
     assert checked["sound"]
     assert {store["name"] for store in checked["stores"]} == counts.keys()
+
+
+@pytest.mark.parametrize("reading", ["files", "entries"])
+def test_what_a_running_query_collects_meanwhile_is_no_damage(tmp_path: Path, reading: str) -> None:
+    options = RecoveryOptions(snapshot_every_deltas=2, snapshot_budget_ms=60_000, retained_versions=1)
+    shard = Shard(tmp_path, recovery=options)
+    location, pointers = shard.state.location, [shard.start()]
+
+    def go_on(batches: int) -> None:
+        for _ in range(batches):
+            pointers.append(shard.batch(pointers[-1], {b"%d" % len(pointers): stored(b"1")}))
+            wait_for_uploads()
+        write_head(location, 1, Head("state-1", "query", "run", len(pointers), 0, (pointers[-1],)))
+
+    go_on(5)
+    first = pointers[-1]
+    manifests = [read_manifest(location, first, snapshot) for snapshot in first.snapshots[-2:]]
+    needed = {*first.deltas, *(file.durable for manifest in manifests for file in manifest.files)}
+    state = open_state(str(tmp_path / "state"))
+    assert isinstance(state, LocationState)
+    state.read_head()
+    told = count()
+    report = check_state(
+        state, lambda _: go_on(12) if next(told) == {"files": 0, "entries": len(needed)}[reading] else None
+    )
+    assert first.head not in shard.files()
+    assert report.all_problems() == []
+    assert sum(report.stores[0].entries.values()) == len(pointers) - 1
 
 
 def test_a_sound_location_verifies(shard: Shard, tools: Tools) -> None:

@@ -45,8 +45,11 @@ def location_problems(state: LocationState, on_files: Callable[[int], None]) -> 
         notes.extend(_head(state))
     except RecoveryError as damaged:
         problems.append(str(damaged))
-    for pointer in state.pointers if state.knows_pointers else ():
-        problems.extend(_needed_by(location, pointer, state.options.work_dir, on_files))
+    for shard in range(metadata.shards) if state.knows_pointers else ():
+        found = list(_needed_by(location, state.pointers[shard], state.options.work_dir, on_files))
+        if found and state.go_on():  # a query that runs collects what it needed before
+            found = list(_needed_by(location, state.pointers[shard], state.options.work_dir, on_files))
+        problems.extend(found)
     return list(dict.fromkeys(problems)), notes
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,7 @@ from statestore.bytestore.kafka_streams.directory_view import accessible
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import RecoveryError
 from statestore.errors.new_state import DirectoryDamagedError
-from statestore.errors.state import LocalStateCorruptedError
+from statestore.errors.state import DurableFileMissingError, LocalStateCorruptedError
 from upgrade_tools.check.location_check import location_problems
 from upgrade_tools.check.store_check import Problems, SegmentSpan, StoreCheck
 from upgrade_tools.states.database import Database, OpenFamilies
@@ -88,7 +89,7 @@ def _check_part(state: State, part: int, checks: dict[str, StoreCheck], report: 
         for table in _unreadable(state, database):
             report.problems.add(f"{where}: {table} can't be read to its end")
         try:
-            with database.open() as opened:
+            with _opened(state, database) as opened:
                 _check_database(opened, checks, where, spans.get(database.name), on_read)
         except _DAMAGE as damage:
             if str(damage) not in report.problems.named:  # files of a location were checked before
@@ -97,6 +98,19 @@ def _check_part(state: State, part: int, checks: dict[str, StoreCheck], report: 
         # Opened as a query or application would, which refuses unknown entries among segments.
         with state.open(part, [check.spec for check in checks.values()]):
             pass
+
+
+@contextmanager
+def _opened(state: State, database: Database) -> Iterator[OpenFamilies]:
+    """Hand out a database; if what it is made of was collected, because a query runs, as it is committed by now."""
+    with ExitStack() as held:
+        try:
+            opened = held.enter_context(database.open())
+        except DurableFileMissingError:
+            if not isinstance(state, LocationState) or not state.go_on():
+                raise
+            opened = held.enter_context(database.open())
+        yield opened
 
 
 def _check_database(

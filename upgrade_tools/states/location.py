@@ -68,6 +68,13 @@ class LocationState(State):
         if head is not None:
             self.go_by(head)
 
+    def go_on(self) -> bool:
+        """Go by the newest head, if it is a head that is gone by; return whether it is another one. Raises as that."""
+        before = self.head
+        if before is not None:
+            self.read_head()
+        return self.head != before
+
     def go_by(self, head: Head) -> None:
         """Take a head for what is committed. Raises StatePointersError."""
         self._pointers = committed_pointers(self.location, self.metadata, head.pointers, complete=False)
