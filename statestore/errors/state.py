@@ -126,7 +126,7 @@ class LocationInUseError(LocationError):
     owner: str
     query: str
     problem: str = text(
-        "belongs to the streaming query {owner}, this is query {query}; nothing was written. Give each query a "
+        "belongs to the streaming query {owner}, this is query {query}; nothing was committed. Give each query a "
         "state_location of its own. If the checkpoint of the owning query is gone for good, its state can no "
         "longer be continued: use a new state_location"
     )

@@ -21,6 +21,7 @@ from statestore.recovery.commit.pointer import (
     write_initial_pointer,
 )
 from statestore.recovery.fences.history import read_fences
+from statestore.recovery.heads.head import Head, write_head
 from statestore.recovery.location.durable_files import DurableFiles, RenamedFiles
 from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES, MAX_NOTE_BYTES, write_document
 from statestore.recovery.location.durable_location import DurableLocation
@@ -237,4 +238,7 @@ def test_nothing_is_written_that_could_not_be_read_back(location: CountingLocati
     deltas = tuple(DurableFile("shards/0000/deltas/" + "0" * 900, 1, "0" * 32) for _ in range(18_000))
     with pytest.raises(LocationNotWritableError, match=r"shards/0000/initial\.json would have"):
         write_initial_pointer(location, CommitPointer("state-1", 0, version=len(deltas), deltas=deltas))
+    head = Head("state-1", "query", "run", 0, 0, (CommitPointer("state-1", 0, len(deltas), deltas),))
+    with pytest.raises(LocationNotWritableError, match=r"heads/\S+ would have .*lower snapshot_every_deltas"):
+        write_head(location, 1, head)
     assert location.names("") == ["most"]

@@ -37,6 +37,7 @@ PUBLISHED: Final = "json"
 ASKED: Final = "asked"
 _NAME: Final = re.compile(rf"heads/(\d{{8}})-(\d{{12}})-([0-9A-Za-z-]{{1,64}})\.({PUBLISHED}|{ASKED})")
 _DIGEST: Final = b'"digest": "'
+_FEWER_DELTAS: Final = "It names all deltas since each shard's last snapshots: lower snapshot_every_deltas"
 _LOOKS: Final = 4
 """How often the newest file may be gone when it is read: two more were published meanwhile."""
 
@@ -168,5 +169,5 @@ def newest_heads(states: Sequence[tuple[DurableLocation, str]]) -> list[Head] | 
 def write_head(location: DurableLocation, order: int, head: Head, suffix: str = PUBLISHED) -> HeadName:
     """Publish a head, or ask for its order. Raises LocationNotWritableError."""
     name = HeadName(order, head.batch, head.run, suffix)
-    write_document(location, name.file, head.to_json())
+    write_document(location, name.file, head.to_json(), _FEWER_DELTAS)
     return name

@@ -67,13 +67,16 @@ def from_durable_json(data: bytes | pa.Buffer | None) -> dict[str, Any]:
     return fields
 
 
-def write_document(location: DurableLocation, name: str, content: bytes) -> None:
-    """Write a JSON file that can be read back. Raises LocationNotWritableError for one that is too long."""
+_MORE_SHARDS: Final = "Spread the state over more shards"
+
+
+def write_document(location: DurableLocation, name: str, content: bytes, remedy: str = _MORE_SHARDS) -> None:
+    """Write a JSON file that can be read back. Raises LocationNotWritableError, with `remedy` for one too long."""
     if len(content) > MAX_DOCUMENT_BYTES:
         raise LocationNotWritableError(
             str(location),
             cause=f"{name} would have {len(content)} bytes, of which no more than {MAX_DOCUMENT_BYTES} are read back",
-            remedy="Spread the state over more shards",
+            remedy=remedy,
         )
     location.write(name, content)
 
