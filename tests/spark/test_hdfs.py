@@ -23,6 +23,7 @@ from statestore.recovery.metadata.agreement import claim
 from tests.support.documentation import ROOT, run_page
 from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.hdfs_server import Hdfs, running_hdfs
+from tests.support.spark.heads import wait_for_head
 from tests.support.spark.queries import OrderQuery
 
 pytestmark = pytest.mark.slow
@@ -137,4 +138,5 @@ def test_a_query_outlives_a_data_node_and_a_restart_of_the_name_node(hdfs: Hdfs,
     order_query.run()
     assert order_query.totals() == expected_totals(ORDERS)
     assert len(order_query.outputs) == len(ORDERS)
+    wait_for_head(order_query.state_location, 1)  # while it can be published: other tests wait for heads, too
     hdfs.do("start it again")

@@ -10,7 +10,7 @@ from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.clusters.processes import wait_until
 
 
-def wait_for_head(state: Path, batch: int) -> Head:
+def wait_for_head(state: str | Path, batch: int) -> Head:
     """Return the head of a state once it is that of a batch, and what it replaces is deleted."""
     location = DurableLocation(state)
     metadata = read_metadata(location)
