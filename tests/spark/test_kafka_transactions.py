@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Producer
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -312,13 +313,18 @@ def test_a_topic_that_another_one_makes_at_the_same_time_is_taken_as_it_is(query
 
 
 def test_no_rights_are_needed_for_a_group(query: Query, topic: str) -> None:
+    group = ResourceType.GROUP, "statestore", ResourcePatternType.LITERAL
     everybody = "User:*", "*", AclOperation.ALL, AclPermissionType.DENY
-    denied = AclBinding(ResourceType.GROUP, "statestore", ResourcePatternType.LITERAL, *everybody)
     admin = AdminClient({"bootstrap.servers": query.cluster.servers})
+    denied = AclBinding(*group, *everybody)
     admin.create_acls([denied])[denied].result()
-    for batch_id in range(2):
-        attempt_batch(query, topic, batch_id, [b"%d" % batch_id])
-    assert values(query.cluster.servers, topic) == [b"0", b"1"]
+    try:
+        for batch_id in range(2):
+            attempt_batch(query, topic, batch_id, [b"%d" % batch_id])
+        assert values(query.cluster.servers, topic) == [b"0", b"1"]
+    finally:
+        given_back = AclBindingFilter(*group, *everybody)
+        admin.delete_acls([given_back])[given_back].result()
 
 
 def test_properties_that_the_sink_sets_are_refused() -> None:

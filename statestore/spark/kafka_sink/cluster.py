@@ -231,8 +231,8 @@ class KafkaCluster:
             return None, offset or 0
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise MarkerTopicError(topic, problem="it was deleted and made again: restore it, or use a new checkpoint")
-        if message.topic() is None:
-            return None, -1  # of the group, which nobody joins, and may have no rights for
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return None, -1  # nobody joins the group
         if not error.retriable() and error.code() not in _SILENT:
             raise KafkaRefusedError(action=f"reading {topic}", cause=error.str())
         return None, -1
