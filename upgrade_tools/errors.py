@@ -60,7 +60,8 @@ class StoreUndecodableError(StateDirectoryError):
     cause: str
     problem: str = text(
         "has an entry that can't be decoded when reading {_listed} ({cause}). If a store is of another kind, give that "
-        "with --kind; if not, it is damaged, and verify lists all damage"
+        "with --kind; if it is of EmitStrategy.onWindowClose, only its changelog can be read; else it is damaged, and "
+        "verify lists all damage"
     )
 
     @property

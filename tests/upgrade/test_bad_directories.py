@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -53,6 +54,20 @@ def all_end_with(code: int, ended: list[Ended], *said: str) -> int:
         for text in said:
             assert text in one.err, one
     return len(ended)
+
+
+def test_a_store_in_order_of_time_is_not_read_as_windows_or_sessions(tmp_path: Path, tools: Tools) -> None:
+    """What Kafka Streams 4.3.1 has left of windows and sessions of EmitStrategy.onWindowClose."""
+    with tarfile.open(Path(__file__).parents[1] / "golden" / "in-order-of-time.tar.xz") as archive:
+        archive.extractall(tmp_path / "source", filter="data")
+    task = tmp_path / "source/shop/0_0"
+    for store, kind in (("minutes", "window"), ("visits", "session")):
+        said = ["--store", store, "--kind", kind, "--window-size-ms", "10000", task]
+        ended = [tools("scan", *said), tools("verify", *said), tools("export", *said, tmp_path / "rows.jsonl")]
+        retention = ["--layout", "location", "--retention-ms", "610001"]
+        ended.append(tools("migrate", *said, tmp_path / f"made-{store}", *retention))
+        assert all_end_with(4, ended, "a store in order of time", "`changelog to-state`") == 4
+    assert not [*tmp_path.rglob("statestore.json"), *tmp_path.rglob("rows*")]
 
 
 HOLD_DATABASE = """

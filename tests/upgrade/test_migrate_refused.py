@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from statestore import Serdes
 from statestore.bytestore.engines.table_files import SortedFill
 from statestore.bytestore.kafka_streams.layout import segments_directory
 from statestore.bytestore.kinds.store_spec import StoreType
+from statestore.dsl import BufferConfig, EmitStrategy, Materialized, StreamsBuilder, Suppressed, TimeWindows
 from statestore.errors import StateStoreError, StoreFormatError
 from statestore.errors.new_state import DirectoryDamagedError, DirectoryInUseError, DirectoryNotAccessibleError
 from statestore.errors.state import (
@@ -24,6 +26,7 @@ from statestore.errors.state import (
     UnknownColumnFamilyError,
 )
 from tests.support.golden.kafka_streams import load_fixture
+from tests.support.recovery.rescaling import States
 from tests.support.tools.lock_holders import database_opened_elsewhere, file_locked_elsewhere
 from tests.support.tools.migrations import documents_of, said_of, to_newest, tree
 from upgrade_tools.cli.exit_codes import ExitCode, exit_code_of
@@ -391,3 +394,20 @@ def test_two_migrations_of_one_task_do_not_meet(plain: Path) -> None:
     ):
         migrate(MigrationRequest(str(plain), to=TargetFormat.TIMESTAMPED, **PLAIN))
     assert [path.name for path in plain.parent.iterdir()] == ["0_0"]
+
+
+def test_what_is_held_back_goes_to_kafka_streams_by_its_changelog_alone(tmp_path: Path) -> None:
+    """Kafka Streams has windows that are put out as they close in order of time, and suppressed tables in memory."""
+    builder = StreamsBuilder()
+    texts = builder.stream("in", key_serde=Serdes.string(), value_serde=Serdes.string()).group_by_key()
+    closing = texts.windowed_by(TimeWindows.of_size_with_no_grace(10)).emit_strategy(EmitStrategy.on_window_close())
+    closing.count(materialized=Materialized.as_("minutes"))
+    slow = Suppressed.until_time_limit(10, BufferConfig.unbounded()).with_name("slow")
+    texts.count(materialized=Materialized.as_("counts")).suppress(slow).to_stream().to("out")
+    states = States(tmp_path, builder.build(), 1)
+    states.run(0, lambda _: None)
+    request = {"layout": TargetLayout.KAFKA_STREAMS, "pointers": [*states.pointers.values()]}
+    for stores in (["minutes"], ["counts", "slow-store"], []):
+        with pytest.raises(MigrationRefusedError, match=r"is held back or put out once.*`changelog emit`"):
+            migrate(MigrationRequest(str(tmp_path / "old"), str(tmp_path / "made/shop"), stores=stores, **request))
+    migrate(MigrationRequest(str(tmp_path / "old"), str(tmp_path / "made/shop"), stores=["counts"], **request))

@@ -79,6 +79,7 @@ ROW_ENTRIES = {
         ("headers-kv-from-ts", "rocksdb/store", {"keyValueWithTimestamp": {KEY: b"short"}}, "timestamp"),
         ("window", "store/store.120000", {"default": {encode_window_key(KEY, 250_000): b"v"}}, "does not belong in"),
         ("window", "store/store.120000", {"default": {encode_window_key(KEY, 1): b"v"}}, "does not belong in"),
+        ("window", "store/store.240000", {"default": {encode_window_key(KEY, 500_000): b"v"}}, "does not belong in"),
         ("session", "store/store.120000", {"default": {KEY: b"v"}}, "session key"),
         ("versioned", "rocksdb/store", {"default": {LATEST: b"short"}}, "latest version"),
         ("versioned", "rocksdb/store", {"default": {segment_prefix(1) + KEY: bytes(40)}}, "versions"),

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from statestore.bytestore.engines.table_files import unreadable_tables
 from statestore.bytestore.kafka_streams.directory_view import accessible
+from statestore.bytestore.kafka_streams.layout import SegmentSpan, segment_spans
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import RecoveryError
 from statestore.errors.new_state import DirectoryDamagedError
 from statestore.errors.state import DurableFileMissingError, LocalStateCorruptedError
 from upgrade_tools.check.location_check import location_problems
-from upgrade_tools.check.store_check import Problems, SegmentSpan, StoreCheck
+from upgrade_tools.check.store_check import Problems, StoreCheck
 from upgrade_tools.states.database import Database, OpenFamilies
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import READING_INTERVAL_MS, State
@@ -124,19 +124,14 @@ def _check_database(
 
 
 def _spans(databases: list[Database]) -> dict[str, SegmentSpan]:
-    """Return the times that belong in each database that is a segment: until the store's next one begins."""
-    by_store: dict[str, list[Database]] = {}
+    """Return the times that belong in each database that is a segment."""
+    by_store: dict[str | None, dict[str, int]] = {}
     for database in databases:
-        if database.store is not None and database.segment_start_ms is not None:
-            by_store.setdefault(database.store, []).append(database)
-    spans = {}
-    for segments in by_store.values():
-        ordered = sorted(segments, key=lambda database: database.segment_start_ms or 0)
-        for segment, following in pairwise([*ordered, None]):
-            assert segment is not None
-            assert segment.segment_start_ms is not None
-            end_ms = None if following is None else following.segment_start_ms
-            spans[segment.name] = SegmentSpan(segment.segment_start_ms, end_ms)
+        if database.segment_start_ms is not None:
+            by_store.setdefault(database.store, {})[database.name] = database.segment_start_ms
+    spans: dict[str, SegmentSpan] = {}
+    for starts_ms in by_store.values():
+        spans.update(zip(starts_ms, segment_spans(starts_ms.values()), strict=True))
     return spans
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
+from statestore.bytestore.kafka_streams.layout import SegmentSpan, refuse_time_order
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, is_latest_key, segment_of
 from statestore.bytestore.kinds.store_spec import FAMILIES, StoreSpec, older_formats
@@ -51,14 +52,6 @@ class Problems:
         return self.count - len(self.named)
 
 
-@dataclass(frozen=True)
-class SegmentSpan:
-    """The times that belong in a database that is one segment: `start_ms` up to, without, `end_ms`; None is no end."""
-
-    start_ms: int
-    end_ms: int | None
-
-
 class StoreCheck:
     """Checks a store of `spec` in all its databases. `interval_ms` is that of its segments, None if unknown."""
 
@@ -84,8 +77,11 @@ class StoreCheck:
     def check(self, families: Mapping[str, ByteStore], where: str, span: SegmentSpan | None) -> Iterator[int]:
         """Check all entries of a database, yielding how many were read since the last time.
 
-        If `span` is None, keys begin with their segment's id. Raises what the database does.
+        If `span` is None, keys begin with their segment's id. Raises StoreFormatError, and what the database does.
         """
+        if span is not None:
+            for family in families.values():
+                refuse_time_order(self.spec, span, family.range(None, None), where)
         inhabited = []
         for name in sorted(families, key=lambda family: self._formats[family], reverse=True):
             before = self.entries.get(name, 0)
@@ -139,7 +135,7 @@ class StoreCheck:
         time_ms = self._layout.put_time_ms(inner)
         if span is None:
             self._check_segment(segment_of(key), time_ms)
-        elif time_ms < span.start_ms or (span.end_ms is not None and time_ms >= span.end_ms):
+        elif not span.holds(time_ms):
             raise FormatError("segment", f"its time {time_ms} does not belong in the segment of {span.start_ms}")
 
     def _check_segment(self, segment_id: int, time_ms: int) -> None:

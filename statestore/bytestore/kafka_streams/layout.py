@@ -17,12 +17,17 @@ segments. A database has the column families of `store_spec.FAMILIES`, and `offs
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 from datetime import datetime, timezone
+from math import gcd
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
+from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import FAMILIES, StoreKind, StoreSpec, older_formats
+from statestore.bytestore.protocol import Pair
+from statestore.errors import FormatError, StoreFormatError
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.offset_checkpoint import TopicPartition
 from statestore.format.values.store_format import StoreFormat
@@ -42,6 +47,7 @@ _HAS_SEGMENT_DIRECTORIES: Final = {
     StoreKind.WINDOW: True,
     StoreKind.SESSION: True,
 }
+_TIME_FIRST: Final = slice(1, 9)
 _SEGMENT: Final = re.compile(r"[.:](?P<start_ms>0|[1-9][0-9]{0,18})|-(?P<minute>[0-9]{12})")
 
 
@@ -78,6 +84,44 @@ def segment_start_ms(store: str, name: str) -> int | None:
     except ValueError:
         return None
     return int(minute.timestamp()) * 1000 if minute.year >= 1970 else None
+
+
+class SegmentSpan(NamedTuple):
+    """The times that belong in a segment: `start_ms` up to, without, `end_ms`; None is no end."""
+
+    start_ms: int
+    end_ms: int | None
+
+    def holds(self, time_ms: int) -> bool:
+        """Return whether a time belongs in it."""
+        return self.start_ms <= time_ms and (self.end_ms is None or time_ms < self.end_ms)
+
+
+def segment_spans(starts_ms: Collection[int]) -> list[SegmentSpan]:
+    """Return the span of each of a store's segments, as far as their beginnings tell: the interval divides them."""
+    longest_ms = gcd(*starts_ms)
+    return [SegmentSpan(start_ms, start_ms + longest_ms if longest_ms else None) for start_ms in starts_ms]
+
+
+def refuse_time_order(spec: StoreSpec, span: SegmentSpan, pairs: Iterable[Pair], where: str) -> None:
+    """Raise StoreFormatError if the keys of a segment begin with 00 and the time, as in what is emitted when it closes.
+
+    `pairs` are those of the segment, of which one is read. Source: Kafka's PrefixedWindowKeySchemas.
+    """
+    for key, _ in pairs:
+        try:
+            is_by_key = span.holds(layout_of(spec).put_time_ms(key))
+        except FormatError:
+            is_by_key = False
+        if not is_by_key and key[:1] == b"\0" and span.holds(int.from_bytes(key[_TIME_FIRST], "big")):
+            raise StoreFormatError(
+                spec.name,
+                recorded="a store in order of time (of EmitStrategy.onWindowClose, or a join's buffer)",
+                asked=f"a {spec.kind.value} store",
+                where=where,
+                remedy="Only its changelog can be read: use `changelog to-state`",
+            )
+        return
 
 
 def position_file(task: Path, store: str) -> Path:

@@ -22,7 +22,9 @@ from statestore.bytestore.kafka_streams.layout import (
     database_directory,
     has_segment_directories,
     position_file,
+    refuse_time_order,
     segment_name,
+    segment_spans,
     segment_start_ms,
     segments_directory,
 )
@@ -157,7 +159,16 @@ class TaskStore:
                     opened.callback(path.rename, found)
                 self._databases[key] = self._database(key, present)
                 opened.callback(self._databases[key].abandon)
+            self._refuse_time_order()
             opened.pop_all()
+
+    def _refuse_time_order(self) -> None:
+        if not has_segment_directories(self._spec.kind):
+            return
+        _, interval_ms = self._spec.retention
+        spans = segment_spans([segment_id * interval_ms for segment_id in self._databases])
+        for span, (segment_id, database) in zip(spans, self._databases.items(), strict=True):
+            refuse_time_order(self._spec, span, database.store.range(None, None), str(self._path(segment_id)))
 
     def _name(self, key: int) -> str:
         if not has_segment_directories(self._spec.kind):

@@ -20,6 +20,8 @@ from statestore.format.keys.window_key import MAX_TIME_MS
 
 EXPIRY_SUFFIX: Final = "-expiry"
 """What follows the name of a store in the name of the one that says when its entries expire."""
+ENDS_SUFFIX: Final = "-ends"
+"""Likewise of a store of windows, in that of the one that says when they end. Never rename."""
 TIMER_KEYS: Final = "timers"  # what is recorded of the keys of a store of timers. Never rename.
 WINDOW_END_KEYS: Final = "window ends"  # what is recorded of the keys of a store of when windows end. Never rename.
 

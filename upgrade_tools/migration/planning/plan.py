@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.errors import StoreFormatError
+from statestore.format.keys.due_key import ENDS_SUFFIX, TIMER_KEYS, WINDOW_END_KEYS
+from statestore.format.values.buffered_record import BUFFERED_KEYS, TIMES_SUFFIX
+from statestore.recovery.metadata.state_metadata import ENTRY_KEYS
 from upgrade_tools.errors import MigrationRefusedError, StoreNotFoundError, UnknownKindError
 from upgrade_tools.migration.planning.formats import target_kind
 from upgrade_tools.migration.planning.request import MigrationRequest, TargetLayout
 from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import (
     READING_INTERVAL_MS,
     FoundStore,
@@ -96,8 +101,27 @@ def plan_migration(request: MigrationRequest) -> Plan:
     if not found:
         raise StoreNotFoundError(state.path, store=None, known=[])
     chosen = list(request.stores) or list(found)
+    if layout is TargetLayout.KAFKA_STREAMS and isinstance(state, LocationState):
+        _refuse_other_files(state, chosen)
     stores = tuple(_plan_store(request, layout, found[name], named=name in request.stores) for name in chosen)
     return Plan(request, state, layout, stores, tuple(name for name in found if name not in chosen))
+
+
+def _refuse_other_files(state: LocationState, stores: Iterable[str]) -> None:
+    """Raise MigrationRefusedError for a store that Kafka Streams keeps in order of time, or not in files."""
+    nodes = state.metadata.topology
+    made_of = {store: keys for node in nodes for store, keys in node.get(ENTRY_KEYS, {}).items()}
+    for store in stores:
+        waits = made_of.get(store, "").startswith(BUFFERED_KEYS)
+        waits |= made_of.get(f"{store}{ENDS_SUFFIX}", "").startswith(WINDOW_END_KEYS)
+        waits |= made_of.get(f"{store}{TIMES_SUFFIX}", "").startswith(TIMER_KEYS)
+        if waits:
+            raise MigrationRefusedError(
+                state.path,
+                problem=f"has store {store!r}, of what is held back or put out once, which Kafka Streams has in other "
+                "files, or in none",
+                remedy="write it to its changelog with `changelog emit`, and name the other stores with --store",
+            )
 
 
 def _plan_store(request: MigrationRequest, layout: TargetLayout, found: FoundStore, *, named: bool) -> StorePlan:

@@ -24,7 +24,7 @@ from statestore.dsl.processors.changes_out import ChangesOut, ColumnChanges, con
 from statestore.dsl.processors.time_queue import TimeQueue
 from statestore.format.binary_columns import Flags, Integers, is_valid
 from statestore.format.key_groups import are_last
-from statestore.format.keys.due_key import WINDOW_END_KEYS, start_and_key, started_key
+from statestore.format.keys.due_key import ENDS_SUFFIX, WINDOW_END_KEYS, start_and_key, started_key
 from statestore.format.keys.time_key_columns import WindowEnds, decode_window_ends, encode_window_ends
 from statestore.format.serde import Serde, Serdes
 from statestore.format.serde_columns import ColumnSerde
@@ -36,13 +36,11 @@ from statestore.stores.holders import ValueTimestampHeaders
 from statestore.stores.iterator import Windowed
 from statestore.stores.stores import Stores
 
-_ENDS = "{}-ends"
-
 
 def store_of_ends(windows: str, *, is_persistent: bool) -> PartStore:
     """Return the store of the ends of another store's windows."""
     make = Stores.persistent_key_value_store if is_persistent else Stores.in_memory_key_value_store
-    builder = Stores.key_value_store_builder(make(_ENDS.format(windows)), Serdes.bytes(), Serdes.bytes())
+    builder = Stores.key_value_store_builder(make(f"{windows}{ENDS_SUFFIX}"), Serdes.bytes(), Serdes.bytes())
     return PartStore(builder, WINDOW_END_KEYS)
 
 
@@ -50,7 +48,7 @@ def open_ends(
     context: ProcessorContext, store: str, key_serde: Serde[Any], windows: Callable[[], Iterable[Windowed]]
 ) -> TimeQueue:
     """Return the queue of the ends of a store's windows; if its content is unknown, it is filled with `windows`."""
-    queue = TimeQueue(context, _ENDS.format(store))
+    queue = TimeQueue(context, f"{store}{ENDS_SUFFIX}")
     if queue.is_unknown:
         for window in windows():
             queue.put(window.end_ms, started_key(window.start_ms, key_serde.serialize(window.key)))
