@@ -115,6 +115,20 @@ class PointersOutdatedError(LocationError):
     )
 
 
+class StateWentOnError(LocationError):
+    """A shard can't be read at `version` any more: the query has gone on to `newest`, and collected garbage."""
+
+    shard: int
+    version: int
+    newest: int
+    file: str
+    problem: str = text(
+        "shard {shard} can't be read at version {version}: {file} was removed, as the query has gone on to version "
+        "{newest}. Run this again; if it takes longer than the query retains versions (retained_versions), stop the "
+        "query meanwhile, or read a copy of the location"
+    )
+
+
 class RowFileError(StateStoreError):
     """The file of rows at `path` can't be read; nothing was made of it."""
 

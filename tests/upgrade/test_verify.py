@@ -21,8 +21,10 @@ from tests.support.recovery.rescaling import KEYS, States
 from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 from tests.support.tools.runs import Tools, everything_below, kind_options
 from upgrade_tools.check.state_check import check_state
+from upgrade_tools.errors import StateWentOnError
 from upgrade_tools.states.detection import open_state
 from upgrade_tools.states.location import LocationState
+from upgrade_tools.states.state import StateOptions
 
 HEADERS_FAMILY = "keyValueWithTimestampAndHeaders"
 
@@ -224,6 +226,11 @@ def test_what_a_running_query_collects_meanwhile_is_no_damage(tmp_path: Path, re
     assert first.head not in shard.files()
     assert report.all_problems() == []
     assert sum(report.stores[0].entries.values()) == len(pointers) - 1
+    behind = open_state(str(tmp_path / "state"), StateOptions(pointers=[first]))
+    with pytest.raises(StateWentOnError, match=f"at version {first.version}.*gone on to version {len(pointers) - 1}"):
+        check_state(behind, lambda _: None)
+    with pytest.raises(StateWentOnError), behind.open(0, behind.specs()):
+        pass
 
 
 def test_a_sound_location_verifies(shard: Shard, tools: Tools) -> None:

@@ -14,9 +14,10 @@ from statestore.bytestore.kafka_streams.layout import SegmentSpan, segment_spans
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import RecoveryError
 from statestore.errors.new_state import DirectoryDamagedError
-from statestore.errors.state import DurableFileMissingError, LocalStateCorruptedError
+from statestore.errors.state import LocalStateCorruptedError
 from upgrade_tools.check.location_check import location_problems
 from upgrade_tools.check.store_check import Problems, StoreCheck
+from upgrade_tools.errors import StateWentOnError
 from upgrade_tools.states.database import Database, OpenFamilies
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import READING_INTERVAL_MS, State
@@ -106,7 +107,7 @@ def _opened(state: State, database: Database) -> Iterator[OpenFamilies]:
     with ExitStack() as held:
         try:
             opened = held.enter_context(database.open())
-        except DurableFileMissingError:
+        except StateWentOnError:
             if not isinstance(state, LocationState) or not state.go_on():
                 raise
             opened = held.enter_context(database.open())

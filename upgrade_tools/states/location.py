@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.errors import FormatError
 from statestore.errors.new_state import StatePointersError
+from statestore.errors.state import DurableFileMissingError
 from statestore.format.keys.partitioner import partition_column
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.heads.head import Head, newest_head
@@ -21,7 +22,7 @@ from statestore.recovery.making.placement import record_keys
 from statestore.recovery.making.rescale import committed_pointers, where_all_begin
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, state_with
 from statestore.recovery.shard_batch import ShardBatch
-from upgrade_tools.errors import UnknownLayoutError
+from upgrade_tools.errors import StateWentOnError, UnknownLayoutError
 from upgrade_tools.states.copy import families_by_store
 from upgrade_tools.states.database import Database, OpenFamilies
 from upgrade_tools.states.state import FoundStore, Layout, OpenStore, State, StateOptions, refuse_other_than_recorded
@@ -125,10 +126,22 @@ class LocationState(State):
             assert batch.copy is not None  # no store is in memory here
             yield families_by_store(batch.copy.database)
 
-    def _restored(self, part: int, stores: tuple[StoreSpec, ...]) -> AbstractContextManager[ShardBatch]:
-        """Hand out a shard as it was committed, its stores opened as these."""
-        metadata = replace(self.metadata, stores=stores)
-        return open_shard(self.location, metadata, self.pointers[part], self.options.work_dir)
+    @contextmanager
+    def _restored(self, part: int, stores: tuple[StoreSpec, ...]) -> Iterator[ShardBatch]:
+        """Hand out a shard as it was committed, its stores opened as these. Raises StateWentOnError, RecoveryError."""
+        metadata, pointer = replace(self.metadata, stores=stores), self.pointers[part]
+        with ExitStack() as opened:
+            try:
+                batch = opened.enter_context(open_shard(self.location, metadata, pointer, self.options.work_dir))
+            except DurableFileMissingError as missing:
+                head = newest_head(self.location, metadata.state_id)
+                versions = [] if head is None else [each.version for each in head.pointers if each.shard == part]
+                if max(versions, default=0) <= pointer.version:
+                    raise
+                raise StateWentOnError(
+                    self.path, shard=part, version=pointer.version, newest=max(versions), file=missing.where
+                ) from missing
+            yield batch
 
 
 def metadata_at(location: DurableLocation) -> StateMetadata:
