@@ -369,6 +369,13 @@ def test_keys_from_before_and_of_a_vault_that_is_left_go_on(noted: Noted, clock:
     assert Chain([Encryption(ring)]).ingest(arrived(of_another))[0].value == b"v"
     with pytest.raises(ServiceUnavailableError):
         Chain([Encryption(ring)]).ingest(arrived(of_left))
+    noted.go_down(False)
+    another_process()
+    ring = pickle.loads(pickle.dumps(ring))
+    (tmp_path / "new" / "keys").unlink()
+    assert Chain([Encryption(ring)]).ingest(arrived(of_left))[0].value == b"v"
+    with pytest.raises(ServiceUnavailableError, match="new"):
+        Chain([Encryption(ring)]).ingest(arrived(of_another))
 
 
 def test_a_key_is_forgotten_after_its_period_and_refused_like_any_other(

@@ -76,9 +76,14 @@ class EnvelopeKeys(Keyring):
         return _data_keys(*self._arguments)
 
     def __getitem__(self, key_id: str) -> Key:
-        found = self._remembered(key_id) or self._data_keys.key(key_id) or self._also.get(key_id)
+        found, unavailable = self._remembered(key_id), None
+        try:
+            found = found or self._data_keys.key(key_id)
+        except ServiceUnavailableError as error:
+            unavailable = error  # and the key may be one of the others
+        found = found or self._also.get(key_id)
         if found is None:
-            raise KeyError(key_id)
+            raise unavailable or KeyError(key_id)
         return found
 
     def _remembered(self, key_id: str) -> Key | None:

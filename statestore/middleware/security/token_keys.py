@@ -39,7 +39,7 @@ _LOG: Final = logging.getLogger(__name__)
 _FRESH_S: Final = 300.0
 _HELD_S: Final = 3600.0
 _APART_S: Final = 10.0
-"""Between two requests, whatever tokens name."""
+"""Between two requests for what tokens name, and after one that failed."""
 _WAITS_S: Final = 10.0
 _SET_BYTES_MAX: Final = 1 << 20
 _HERE: Final = ("localhost", "127.0.0.1", "::1")
@@ -112,7 +112,7 @@ class PublishedKeys(Keyring):
     def __getitem__(self, key_id: str) -> Key:
         published = _published(self._address)
         found = published.keys().get(key_id)
-        return published.keys(least_age_s=_APART_S)[key_id] if found is None else found
+        return published.keys(for_unknown=True)[key_id] if found is None else found
 
     def __iter__(self) -> Iterator[str]:
         return iter(_published(self._address).keys())
@@ -143,17 +143,23 @@ class _Published:
         self._address: Final = address
         self._lock: Final = Lock()
         self._keys: Mapping[str, TokenKey] = {}
-        self._fetched_at = self._asked_at = float("-inf")
+        self._fetched_at = self._asked_at = self._sought_at = float("-inf")
         self._problem = ""
         """What was wrong when it was asked last."""
 
-    def keys(self, least_age_s: float = _FRESH_S) -> Mapping[str, TokenKey]:
-        """Return the keys, fetched again if they have that age. Raises ServiceUnavailableError if they can't be had."""
+    def keys(self, *, for_unknown: bool = False) -> Mapping[str, TokenKey]:
+        """Return the keys, fetched again if they are old; `for_unknown` if that was not done for others just now.
+
+        Raises ServiceUnavailableError if they can't be had.
+        """
         with self._lock:
             now = monotonic()
-            if now - self._fetched_at >= least_age_s and (not self._keys or now - self._asked_at >= _APART_S):
+            # Keys that were fetched for no token in particular may be from before a token's.
+            is_due = now - self._sought_at >= _APART_S if for_unknown else now - self._fetched_at >= _FRESH_S
+            if is_due and not (self._keys and self._problem and now - self._asked_at < _APART_S):
                 self._fetch(now)
-            held_s = _HELD_S if least_age_s == _FRESH_S else 0
+                self._sought_at = now if for_unknown else self._sought_at
+            held_s = 0 if for_unknown else _HELD_S
             if self._problem and now - self._fetched_at >= held_s:
                 service = f"the identity provider at {urlsplit(self._address).hostname}"
                 raise ServiceUnavailableError(service, problem=self._problem)
