@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ from statestore.errors.run import (
 from statestore.format.keys.partitioner import partition_column
 from statestore.format.records.header_bytes import encode_headers
 from statestore.headers.topic_columns import sink_batch
+from statestore.middleware.schemas.schema_registry import RegisteredSchema, TopicRegistry
+from statestore.middleware.schemas.schema_registry.ids import SchemaId
 from statestore.spark.kafka_sink.cluster import KafkaCluster
 from statestore.spark.kafka_sink.markers import Marker, MarkerKey, MarkerTopic, RunMarker
 from statestore.spark.kafka_sink.partition import (
@@ -312,19 +315,38 @@ def test_a_topic_that_another_one_makes_at_the_same_time_is_taken_as_it_is(query
         assert MarkerTopic.of(late, f"sink-markers-of-two-{policy}", 1).partitions == 3
 
 
-def test_no_rights_are_needed_for_a_group(query: Query, topic: str) -> None:
-    group = ResourceType.GROUP, "statestore", ResourcePatternType.LITERAL
+@contextmanager
+def group_denied(servers: str, name: str) -> Iterator[None]:
+    group = ResourceType.GROUP, name, ResourcePatternType.LITERAL
     everybody = "User:*", "*", AclOperation.ALL, AclPermissionType.DENY
-    admin = AdminClient({"bootstrap.servers": query.cluster.servers})
+    admin = AdminClient({"bootstrap.servers": servers})
     denied = AclBinding(*group, *everybody)
     admin.create_acls([denied])[denied].result()
     try:
-        for batch_id in range(2):
-            attempt_batch(query, topic, batch_id, [b"%d" % batch_id])
-        assert values(query.cluster.servers, topic) == [b"0", b"1"]
+        yield
     finally:
         given_back = AclBindingFilter(*group, *everybody)
         admin.delete_acls([given_back])[given_back].result()
+
+
+def test_no_rights_are_needed_for_a_group(query: Query, topic: str) -> None:
+    with group_denied(query.cluster.servers, "statestore"):
+        for batch_id in range(2):
+            attempt_batch(query, topic, batch_id, [b"%d" % batch_id])
+        assert values(query.cluster.servers, topic) == [b"0", b"1"]
+
+
+def test_a_registry_in_a_topic_needs_none_either(query: Query, topic: str) -> None:
+    servers = query.cluster.servers
+    with group_denied(servers, f"schemas-of-{topic}"):
+        registry = TopicRegistry(topic, {"bootstrap.servers": servers})
+        give_up_s = time.monotonic() + 1  # by then the client has asked for the group's coordinator
+        for number in count():
+            added = registry.deposit("subject", RegisteredSchema(f'{{"type": "string", "doc": "{number}"}}'))
+            assert registry.fetch(SchemaId("md5", added.md5)) is not None
+            if time.monotonic() > give_up_s:
+                break
+        registry.close()
 
 
 def test_properties_that_the_sink_sets_are_refused() -> None:

@@ -158,7 +158,7 @@ class _Log:
             elif error.code() == self._kafka.KafkaError._PARTITION_EOF:
                 # Compaction, and the ends of transactions, leave offsets at which there is nothing to read.
                 self._next_offset = message.offset() or 0
-            else:
+            elif error.code() != self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:  # nobody joins the group
                 raise self._kafka.KafkaException(error)
 
     def _take(self, md5: bytes | None, schema: bytes | None) -> None:
