@@ -92,7 +92,8 @@ def test_the_page_begins_in_azure(azure: Azure, monkeypatch: pytest.MonkeyPatch,
 
 def test_without_credentials_the_location_is_refused(azure: Azure) -> None:
     location = DurableLocation(without_signature(azure).replace("http%3A", "https%3A"))  # a token goes by TLS alone
-    with pytest.raises(LocationError, match=r"NoCredentials.*credentials are wrong, missing or expired"):
+    said = r"NoCredentials.*EnvironmentCredential authentication unavailable.*credentials are wrong, missing or expired"
+    with pytest.raises(LocationError, match=said):
         location.read("x", MAX_BYTES)
 
 

@@ -144,9 +144,11 @@ def _errors() -> Iterator[None]:
     except AzureError as cause:
         status = getattr(cause, "status_code", None)
         code = getattr(cause, "error_code", None)
-        said = _SECRET_QUERY.sub("", str(cause.message).partition("\n")[0])
+        lines = _SECRET_QUERY.sub("", str(cause.message)).splitlines() or [""]
+        said = lines[0]
         if status is None and isinstance(cause, ClientAuthenticationError):
-            code = "NoCredentials"
+            # Below the first line stands what was wrong with each of the credentials that were tried.
+            code, said = "NoCredentials", " ".join(line.strip() for line in lines)
         elif status is None:
             raise ConnectionError(f"Azure Error Unreachable: {said}") from None
         if status == 404 and code != "ContainerNotFound":

@@ -72,6 +72,8 @@ _ONLY_IN_URIS = frozenset({"smart_defaults", "tls_ca_dir_path", "tls_verify_cert
 """Options of S3 that a URI can give but pyarrow has no argument for."""
 _PART_ATTEMPTS = 5
 _CONNECT_TIMEOUT_S = 5.0
+_LONGEST_S: Final = 24 * 3600
+"""How long Google's client is to retry at most: of 25 days it makes none. `Retrying` then asks again."""
 
 
 def s3_files(filesystem: Any, retrying: Retrying, uri: str) -> ObjectFiles:
@@ -87,7 +89,7 @@ def gcs_files(filesystem: Any, retrying: Retrying) -> GcsFiles:
     """Return the objects of a GCS filesystem, whose client retries by itself for as long as `retrying` says."""
     options = _options(filesystem)
     if options["retry_time_limit"] is None:
-        options["retry_time_limit"] = timedelta(seconds=max(1, round(retrying.total_s)))
+        options["retry_time_limit"] = timedelta(seconds=max(1, round(min(retrying.total_s, _LONGEST_S))))
     filesystem = fs.GcsFileSystem(**options)
     return GcsFiles(filesystem, retrying, for_parts=filesystem)
 
