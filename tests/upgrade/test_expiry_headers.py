@@ -77,9 +77,12 @@ def test_b16_what_was_made_of_a_directory_expires_by_its_headers(
     assert len(batches.content("s-expiry")) == 2
 
 
-def test_b16_what_says_when_goes_with_its_entries_to_other_shards(migrated: Path, tmp_path: Path, tools: Tools) -> None:
+@pytest.mark.parametrize("of_store", [[], ["--store", "s"]])
+def test_b16_what_says_when_goes_with_its_entries_to_other_shards(
+    of_store: list[str], migrated: Path, tmp_path: Path, tools: Tools
+) -> None:
     file, location = tmp_path / "rows.parquet", tmp_path / "divided"
-    assert tools("export", migrated, file).code == 0
+    assert tools("export", migrated, file, *of_store).code == 0
     assert tools("import", file, location, "--shards", "3").code == 0
     for time_ms, keys in ((99, "abcde"), (100, "bcde"), (200, "cde")):
         found = tools("scan", "--json", "--store", "s", "--live-at", time_ms, location).document["entries"]

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from statestore.bytestore.kinds.kind_layout import layout_of
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, expiry_spec
 from statestore.errors import FormatError
 from statestore.format.keys.partitioner import partition_column
 from statestore.recovery.location.durable_location import DurableLocation
@@ -49,9 +49,12 @@ class Exchanged:
 def export_state(state: State, path: Path, file_format: FileFormat, on_rows: OnRows) -> Exchanged:
     """Write the stores of a state to a file, which gets its name only once it is whole.
 
-    `on_rows` is told of rows as they are written. Raises RowFileExistsError, StateStoreError, OSError.
+    With a store goes what says when its entries expire. `on_rows` is told of rows as they are written. Raises
+    RowFileExistsError, StateStoreError, OSError.
     """
-    specs = state.specs()
+    specs, known = state.specs(), state.store_names()
+    beside = (expiry_spec(spec) for spec in specs)
+    specs = [*dict.fromkeys([*specs, *(spec for spec in beside if spec.name in known)])]
     shard_by = state.metadata.shard_by if isinstance(state, LocationState) else None
     head = RowFileHead(max(state.parts, default=0) + 1, shard_by, tuple(_recorded(spec) for spec in specs))
     counts = {spec.name: 0 for spec in specs}
