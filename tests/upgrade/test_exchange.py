@@ -22,7 +22,7 @@ from tests.support.golden.kafka_streams import FIXTURES, load_fixture
 from tests.support.golden.state import HEADERS
 from tests.support.recovery.expired_versions import VERSIONS, put_versions
 from tests.support.recovery.rescaling import KEYS, States, every_kind
-from tests.support.tools.runs import document_in
+from tests.support.tools.runs import Tools, document_in
 from upgrade_tools.cli.app import main
 from upgrade_tools.errors import RowFileExistsError
 from upgrade_tools.rows import files as row_files
@@ -170,6 +170,21 @@ def test_one_store_of_many_is_placed_by_key_among_new_shards(states: States) -> 
     five = States(states.home, every_kind(), 5, name="other")
     assert {part for part, _, _ in found} == {five.shard_of(key) for key in KEYS}
     assert all(part == five.shard_of(write.key.decode()) for part, _, write in found)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_each_shard_gets_all_of_a_global_store(tmp_path: Path, shards: int, tools: Tools) -> None:
+    states = States(tmp_path, every_kind(), shards)
+    rates = {f"rate-{number}".encode() for number in range(9)}
+    for rate in sorted(rates):
+        states.put_globally(rate.decode(), "1")
+    states.write_pointers()
+    file, made = exported(states, "rows.jsonl", "--store", "rates"), states.home / "new"
+    assert tools("import", file, made, "--shards", "4").code == 0
+    found = writes_of(open_state(str(made)))
+    assert [{write.key for part, _, write in found if part == shard} for shard in range(4)] == [rates] * 4
+    compared = tools("verify", states.home / "old", made, "--pointers", states.home / "pointers", "--store", "rates")
+    assert (compared.code, compared.lines[0]) == (0, "rates: 9 entries, the same")
 
 
 def test_a_file_is_there_once_it_is_whole(states: States, capsys: pytest.CaptureFixture[str]) -> None:

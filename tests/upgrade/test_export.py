@@ -47,3 +47,12 @@ def test_a_store_that_was_not_closed_cleanly_is_named(tmp_path: Path, capsys: py
     assert "store totals of part 0 was not closed cleanly" in note
     assert main(["export", str(tmp_path / "shop/0_0"), str(tmp_path / "again.jsonl")]) == 0
     assert f"note: {note}" in capsys.readouterr().err
+
+
+def test_partitions_that_are_not_there_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED)
+    for partition in (0, 3):
+        with TaskDirectory(tmp_path / "shop" / f"0_{partition}", "shop", partition) as task:
+            task.open_store(spec).put(b"k", bytes(9))
+    assert main(["export", str(tmp_path / "shop"), str(tmp_path / "rows.jsonl")]) == 0
+    assert "note: there is nothing here of the parts [1, 2]" in capsys.readouterr().err

@@ -81,10 +81,6 @@ class _Side:
     totals: dict[str, Tally] = field(default_factory=dict)
     by_part: dict[tuple[str, int], Tally] = field(default_factory=dict)
 
-    def parts(self, store: str) -> Sequence[int]:
-        """Return the parts to read for a store."""
-        return self.state.parts_of(self.specs[store])
-
 
 class Comparison:
     """Compares the stores of two states that have the same name.
@@ -104,6 +100,8 @@ class Comparison:
         self.only_in = (sorted(names[0] - names[1]), sorted(names[1] - names[0]))
         """Stores that the other state does not have."""
         self._names = sorted(names[0] & names[1])
+        # A state that a tool made does not say yet that each shard has all of a store.
+        self._global_stores = first.global_stores | second.global_stores
         for name in self._names:
             self._refuse_incomparable(name)
         self.stores = [StoreComparison(name) for name in self._names]
@@ -141,7 +139,7 @@ class Comparison:
         """Read both states, and find out how many entries there are and whether they are the same."""
         for side in self._sides:
             for part in side.state.parts:
-                specs = [side.specs[name] for name in self._names if part in side.parts(name)]
+                specs = [side.specs[name] for name in self._names if part in self._parts(side, name)]
                 if not specs:
                     continue
                 with side.state.open(part, specs) as stores:
@@ -162,6 +160,10 @@ class Comparison:
             total.add(chunk)
             tally.add(chunk)
             self._on_entries(len(chunk))
+
+    def _parts(self, side: _Side, store: str) -> Sequence[int]:
+        """Return the parts to read for a store."""
+        return side.state.parts[:1] if store in self._global_stores else side.state.parts
 
     def _is_plain(self, name: str) -> bool:
         """Whether stored values can be compared as they are."""
@@ -186,7 +188,7 @@ class Comparison:
 
     def _merged(self, side: _Side, name: str, opened: ExitStack) -> Iterator[_Keyed]:
         spec = side.specs[name]
-        parts = [part for part in side.parts(name) if self._differs(name, part)]
+        parts = [part for part in self._parts(side, name) if self._differs(name, part)]
         stores = [opened.enter_context(side.state.open(part, [spec]))[name] for part in parts]
         return merge(*(_keyed(store) for store in stores), key=itemgetter(0, 1))
 

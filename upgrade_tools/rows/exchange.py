@@ -56,9 +56,10 @@ def export_state(state: State, path: Path, file_format: FileFormat, on_rows: OnR
     beside = (expiry_spec(spec) for spec in specs)
     specs = [*dict.fromkeys([*specs, *(spec for spec in beside if spec.name in known)])]
     shard_by = state.metadata.shard_by if isinstance(state, LocationState) else None
-    head = RowFileHead(max(state.parts, default=0) + 1, shard_by, tuple(_recorded(spec) for spec in specs))
+    recorded = tuple(_recorded(spec) for spec in specs)
+    head = RowFileHead(max(state.parts, default=0) + 1, shard_by, recorded, state.global_stores)
     counts = {spec.name: 0 for spec in specs}
-    notes: list[str] = []
+    notes = _missing_parts(state)
     with write_rows(path, file_format, head) as file:
         for part in state.parts:
             with state.open(part, specs) as stores:
@@ -71,6 +72,16 @@ def export_state(state: State, path: Path, file_format: FileFormat, on_rows: OnR
                         counts[spec.name] += len(writes)
                         on_rows(len(writes))
     return Exchanged(str(path), counts, head.parts, notes=tuple(notes))
+
+
+def _missing_parts(state: State) -> list[str]:
+    missing = sorted({*range(max(state.parts, default=0))} - {*state.parts})
+    if not missing:
+        return []
+    return [
+        f"there is nothing here of the parts {missing}, and an import makes their shards empty: if they have state, "
+        "bring them from the application's other instances, and export all"
+    ]
 
 
 def _unclean(spec: StoreSpec, part: int) -> str:
@@ -126,7 +137,12 @@ def import_state(
             )
         try:
             writes = to_writes(spec, rows)
-            placed = _placed(spec, writes, shards, key_of.get(spec.name)) if placed_by_key else [(part, writes)]
+            if not placed_by_key:
+                placed = [(part, writes)]
+            elif spec.name in head.global_stores:
+                placed = [(shard, writes) for shard in range(shards) if part == 0]
+            else:
+                placed = _placed(spec, writes, shards, key_of.get(spec.name))
         except FormatError as cause:
             raise RowFileError(str(path), problem=str(cause)) from cause
         for shard, belonging in placed:

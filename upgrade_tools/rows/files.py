@@ -3,9 +3,11 @@
 Parquet has the columns of `rows.ROWS`, and in its schema's metadata under `statestore` a JSON object. In a file of JSON
 lines that object is the first line, and every other line a row: keys, values and header values in lower-case hex.
 
-    {"format": 1, "parts": int, "shard_by": "key" | "partition" | null, "stores": [StoreSpec as JSON, ...]}
+    {"format": 1, "parts": int, "shard_by": "key" | "partition" | null, "stores": [StoreSpec as JSON, ...],
+     "global": [str, ...]}
 
-`retention_ms` and `segment_interval_ms` of a store are missing if they were unknown when the file was written.
+`retention_ms` and `segment_interval_ms` of a store are missing if they were unknown when the file was written. `global`
+names the stores of which each part has all; older releases wrote none.
 """
 
 from __future__ import annotations
@@ -61,11 +63,13 @@ class RowFileHead:
     shard_by: str | None
     stores: tuple[dict[str, Any], ...]
     """The StoreSpec of each store as JSON, without fields that were unknown."""
+    global_stores: frozenset[str] = frozenset()
+    """The stores of which each part has all."""
 
     def to_json(self) -> str:
         """Return the JSON object."""
         fields = {"format": _FORMAT, "parts": self.parts, "shard_by": self.shard_by, "stores": self.stores}
-        return json.dumps(fields)
+        return json.dumps({**fields, "global": sorted(self.global_stores)})
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str) -> RowFileHead:
@@ -82,7 +86,7 @@ class RowFileHead:
                 raise ValueError(f"{parts} parts are more than {MAX_SHARDS}")
             if shard_by not in (*ShardBy, None):
                 raise ValueError(f"unknown shard_by {shard_by!r}")
-            return cls(parts, shard_by, stores)
+            return cls(parts, shard_by, stores, frozenset(map(str, fields.get("global", ()))))
         except MALFORMED as cause:
             raise RowFileError(where, problem=f"it does not say what stores it holds ({cause!r})") from cause
 

@@ -81,6 +81,11 @@ class LocationState(State):
         self._pointers = committed_pointers(self.location, self.metadata, head.pointers, complete=False)
         self.head = head
 
+    @property
+    def global_stores(self) -> frozenset[str]:
+        """The names of the stores that are known to be whole in each part."""
+        return self.metadata.global_stores
+
     def found_stores(self) -> list[FoundStore]:
         """Return what is recorded, in the order of names."""
         return [FoundStore(spec.name, (StoreType.of(spec),), spec) for spec in self._specs_by_name().values()]
@@ -105,7 +110,7 @@ class LocationState(State):
     def parts_of(self, spec: StoreSpec, key: bytes | None = None) -> tuple[int, ...]:
         """Return one shard of a global store, of which each has all; the key's, if records are placed by it; or all."""
         metadata = self.metadata
-        if spec.name in metadata.global_stores:
+        if spec.name in self.global_stores:
             return self.parts[:1]
         if key is None or metadata.shard_by != "key":
             return self.parts

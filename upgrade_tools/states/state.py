@@ -111,6 +111,11 @@ class State(ABC):
         """Is told about how many entries each opened part has, and about how many will be read of each inspected
         database."""
 
+    @property
+    def global_stores(self) -> frozenset[str]:
+        """The names of the stores that are known to be whole in each part."""
+        return frozenset()
+
     @abstractmethod
     def found_stores(self) -> list[FoundStore]:
         """Return what there is, in the order of names. Raises StateDirectoryError for what can't be read."""
