@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,18 @@ from openapi_spec_validator import validate
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from statestore.bytestore.engines.memory import MemoryByteStore
+from statestore.bytestore.kinds.kind_layout import layout_of
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.format.values.store_format import StoreFormat
 from tests.serve.conftest import Serving
 from tests.support.recovery.rescaling import every_kind
 from tests.support.serve.live import HOSTILE_KEY, LARGE, SCRIPT, Live, counted, counting, of_every_kind, word_counts
 from tests.support.serve.serving import wait_until
 from upgrade_tools.rows.entry_encoding import EntryEncoding
+from upgrade_tools.rows.selection import Selection
 from upgrade_tools.serve.app import Service
+from upgrade_tools.serve.entries import Question, pairs_after
 from upgrade_tools.serve.following import Follower
 
 ENTRIES = "/api/stores/counts/entries"
@@ -35,6 +42,21 @@ def answer(client: TestClient, path: str, status: int = 200, **parameters: Any) 
 
 def keys(answered: dict[str, Any]) -> list[str]:
     return [entry["key"]["text"] for entry in answered["entries"]]
+
+
+@pytest.mark.parametrize("kind", [StoreKind.WINDOW, StoreKind.SESSION])
+def test_the_last_key_is_one_of_bytes_whatever_times_are_behind_keys(kind: StoreKind) -> None:
+    spec = StoreSpec("s", kind, StoreFormat.PLAIN, 1_000, 100, 10 if kind is StoreKind.WINDOW else None)
+    layout, store = layout_of(spec), MemoryByteStore("s")
+    found = [bytes(each) for size in range(4) for each in product(b"\0\x01a\xff", repeat=size)]
+    for key in found:
+        for time_ms in (0, 355, 1_700_000_000_000):
+            store.write([(layout.physical_key(layout.join(key, time_ms, time_ms)[0]), b"v")])
+    for last in found:
+        question = Question(Selection(), last_key=last)
+        pairs = pairs_after(layout, store, question, None)
+        shown = [key for key, *_ in layout.entries(pairs) if key <= last]
+        assert sorted(shown) == sorted(3 * [key for key in found if key <= last])
 
 
 def test_the_overview_has_figures_of_each_store(client: TestClient, standing: Live) -> None:

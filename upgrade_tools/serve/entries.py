@@ -12,9 +12,11 @@ from typing import Any, Final
 from statestore.bytestore.header_index import key_finder, pairs_of
 from statestore.bytestore.kinds.entry_scan import StoredEntry, segment_prefixes
 from statestore.bytestore.kinds.kind_layout import KindLayout, layout_of
+from statestore.bytestore.kinds.segments import segment_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.format.json_fields import MALFORMED, whole_number
+from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.values.stored_value import split_stored
 from statestore.recovery.location.durable_json import digest
 from statestore.recovery.restore.restore import CommittedStore
@@ -153,9 +155,20 @@ def pairs_after(layout: KindLayout, store: ByteStore, question: Question, after:
         begin = max(segment + (question.first_key or b""), segment + (question.selection.prefix or b""))
         if after is not None:
             begin = max(begin, after + b"\x00")
-        last = None if question.last_key is None else segment + question.last_key + b"\xff" * layout.suffix_size
+        last = None if question.last_key is None else _last_place(layout, segment, question.last_key)
         prefix = segment + (question.selection.prefix or b"")
         for pair in store.range(begin, last):
             if not pair[0].startswith(prefix):
                 break
             yield pair
+
+
+def _last_place(layout: KindLayout, segment: bytes, last_key: bytes) -> bytes:
+    """Return a physical key that no entry of a segment is behind whose key is `last_key` or before it."""
+    if not layout.suffix_size:
+        return segment + last_key
+    _, interval_ms = layout.spec.retention
+    latest_ms = min((segment_of(segment) + 1) * interval_ms - 1, MAX_TIME_MS)
+    times = latest_ms.to_bytes(8, "big").ljust(layout.suffix_size, b"\xff")
+    # What the key begins with is a key before it, and with its times may be behind.
+    return segment + max(last_key[:size] + times for size in range(len(last_key) + 1))
