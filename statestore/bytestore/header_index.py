@@ -375,6 +375,16 @@ class IndexedByteStore(ByteStoreLayer):
         self._index.close()
 
 
+def entries_missing(spec: StoreSpec, entries: ByteStore, index: ByteStore) -> Iterator[bytes]:
+    """Yield the keys of entries that an index says to have and lacks: no lookup finds them."""
+    indexed = IndexedByteStore(spec, entries, entries, index)
+    for part in chunks(entries.range(None, None), max_rows=_INDEXED_AT_ONCE):
+        indexed_pairs = ((key, stored) for key, stored in part if indexed._next is None or key < indexed._next)
+        rows = [(row, key) for key, stored in indexed_pairs for row in indexed.header_keys.of_entry(key, stored)]
+        found = index.get_many([row for row, _ in rows])
+        yield from dict.fromkeys(key for (_, key), value in zip(rows, found, strict=True) if value is None)
+
+
 def indexed_in_memory(spec: StoreSpec, store: ByteStore) -> ByteStore:
     """Return a store with the index of `spec`, made anew in memory; without one, as it is."""
     if index_family(spec) is None:

@@ -10,17 +10,21 @@ import pytest
 
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.segments import segment_prefix
+from statestore.bytestore.kinds.store_spec import index_family
 from statestore.format.keys.window_key import encode_window_key
 from statestore.format.values.versioned_row import Version, encode_segment_row
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.heads.head import Head, write_head
 from statestore.recovery.snapshots.options import RecoveryOptions
+from tests.support.golden.indexed import GoldenState
+from tests.support.golden.indexed import put as put_indexed
 from tests.support.golden.kafka_streams import FIXTURES, load_fixture
 from tests.support.recovery.rescaling import KEYS, States
 from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 from tests.support.tools.runs import Tools, everything_below, kind_options
-from upgrade_tools.check.state_check import check_state
+from upgrade_tools.check.state_check import CheckReport, check_database, check_state
+from upgrade_tools.check.store_check import StoreCheck
 from upgrade_tools.errors import StateWentOnError
 from upgrade_tools.states.detection import open_state
 from upgrade_tools.states.location import LocationState
@@ -231,6 +235,22 @@ def test_what_a_running_query_collects_meanwhile_is_no_damage(tmp_path: Path, re
         check_state(behind, lambda _: None)
     with pytest.raises(StateWentOnError), behind.open(0, behind.specs()):
         pass
+
+
+def test_an_entry_that_its_index_of_headers_lacks_is_named(tmp_path: Path, tools: Tools) -> None:
+    golden = GoldenState(tmp_path)
+    for _ in range(2):  # a copy has what came before its last batch
+        golden.batch(put_indexed)
+    (copy,) = (path for path in (tmp_path / "local").glob("**/copy-*") if path.is_dir())
+    assert tools("verify", copy).code == 0
+    for spec in golden.state.stores:
+        with open_state(str(copy)).databases(0)[0].open() as opened:
+            index = opened.indexes[str(index_family(spec))]
+            index.write([(next(index.range(None, None))[0], None)])
+            report = CheckReport(str(copy), stores=[StoreCheck(spec, None)])
+            check_database(opened, {spec.name: report.stores[0]}, "here", None, lambda _: None)
+        (problem,) = report.all_problems()
+        assert "the index of headers lacks the entry" in problem
 
 
 def test_a_sound_location_verifies(shard: Shard, tools: Tools) -> None:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from statestore.bytestore.engines.table_files import unreadable_tables
 from statestore.bytestore.kafka_streams.directory_view import accessible
 from statestore.bytestore.kafka_streams.layout import SegmentSpan, segment_spans
-from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec, index_family
 from statestore.errors import RecoveryError
 from statestore.errors.new_state import DirectoryDamagedError
 from statestore.errors.state import LocalStateCorruptedError
@@ -91,7 +91,7 @@ def _check_part(state: State, part: int, checks: dict[str, StoreCheck], report: 
             report.problems.add(f"{where}: {table} can't be read to its end")
         try:
             with _opened(state, database) as opened:
-                _check_database(opened, checks, where, spans.get(database.name), on_read)
+                check_database(opened, checks, where, spans.get(database.name), on_read)
         except _DAMAGE as damage:
             if str(damage) not in report.problems.named:  # files of a location were checked before
                 report.problems.add(str(damage))
@@ -114,13 +114,15 @@ def _opened(state: State, database: Database) -> Iterator[OpenFamilies]:
         yield opened
 
 
-def _check_database(
+def check_database(
     opened: OpenFamilies, checks: dict[str, StoreCheck], where: str, span: SegmentSpan | None, on_read: OnRead
 ) -> None:
+    """Check the stores of an open database: entries, and their indexes of headers."""
     for name, families in opened.families.items():
         if name in checks:
             checks[name].refuse_other_kind(families, where)
-            for count in checks[name].check(families, where, span):
+            index = opened.indexes.get(index_family(checks[name].spec) or "")
+            for count in checks[name].check(families, where, span, index):
                 on_read(count)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
+from statestore.bytestore.header_index import entries_missing
 from statestore.bytestore.kafka_streams.layout import SegmentSpan, refuse_time_order
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, is_latest_key, segment_of
@@ -74,7 +75,13 @@ class StoreCheck:
         if unknown:
             raise UnknownColumnFamilyError(spec.name, path=where, asked=spec.describe(), unknown=unknown, known=known)
 
-    def check(self, families: Mapping[str, ByteStore], where: str, span: SegmentSpan | None) -> Iterator[int]:
+    def check(
+        self,
+        families: Mapping[str, ByteStore],
+        where: str,
+        span: SegmentSpan | None,
+        index: ByteStore | None = None,
+    ) -> Iterator[int]:
         """Check all entries of a database, yielding how many were read since the last time.
 
         If `span` is None, keys begin with their segment's id. Raises StoreFormatError, and what the database does.
@@ -93,6 +100,9 @@ class StoreCheck:
                 inhabited.append(name)
                 self._check_versions(families[name], f"{where}, {name}")
         newest = FAMILIES[self.spec.kind][self.spec.format]
+        if index is not None and newest in inhabited:
+            for key in entries_missing(self.spec, families[newest], index):
+                self.problems.add(f"{where}, {newest}: the index of headers lacks the entry {text_of(key)}")
         for name in inhabited:
             if name != newest and newest in families:
                 yield from self._check_both(families[newest], families[name], where, newest, name)

@@ -89,13 +89,16 @@ class CopyState(State):
 
 
 def families_by_store(database: RocksDBDatabase) -> OpenFamilies:
-    """Return the column families of a shard's database by their stores, without indexes."""
+    """Return the column families of a shard's database by their stores, and its indexes."""
     found: dict[str, dict[str, ByteStore]] = {}
+    indexes: dict[str, ByteStore] = {}
     for family in database.families:
         store, name = split_column_family(family)
-        if store and family != DEFAULT_FAMILY:
+        if not store:
+            indexes[family] = database.family(family)
+        elif family != DEFAULT_FAMILY:
             found.setdefault(store, {})[name] = database.family(family, store)
-    return OpenFamilies(found)
+    return OpenFamilies(found, indexes)
 
 
 @contextmanager

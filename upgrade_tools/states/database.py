@@ -22,6 +22,8 @@ class OpenFamilies:
 
     families: Mapping[str, Mapping[str, ByteStore]]
     """Of each store, its column families by Kafka Streams' names."""
+    indexes: Mapping[str, ByteStore] = field(default_factory=dict)
+    """The column families with indexes of headers."""
     offsets: ByteStore | None = None
     """Kafka Streams' column family with the store's changelog offset and position."""
 

@@ -148,7 +148,7 @@ class TaskState(State):
             try:
                 families: dict[str, ByteStore] = {name: database.family(name, store) for name in database.families}
                 offsets = families.pop(OFFSETS_FAMILY, None)
-                yield OpenFamilies({store: families}, offsets)
+                yield OpenFamilies({store: families}, offsets=offsets)
             finally:
                 database.close()
 
