@@ -98,7 +98,10 @@ def test_a_store_of_a_location_loses_its_headers_in_a_new_one(
     command += ["--store", "headed-versions", "--store", "sessions"]
     assert main([*command, "--to", "plain"]) == 0
     report = document_in(capsys.readouterr().out)
-    assert {store["name"]: (store["from"], store["to"]) for store in report["stores"]} == {
+    changed = {
+        store["name"]: (store["from"], store["to"]) for store in report["stores"] if store["from"] != store["to"]
+    }
+    assert changed == {
         "headed-versions": ("headers-versioned", "versioned"),
         "sessions": ("headers-session", "session"),
     }
@@ -109,12 +112,12 @@ def test_a_store_of_a_location_loses_its_headers_in_a_new_one(
     assert metadata.shards == 3
     for shard in range(3):
         with old.open(shard, old.specs()) as before, made.open(shard, made.specs()) as after:
-            for name in ("headed-versions", "sessions"):
-                found = [pair[0] for pair in after[name].bytes.range(None, None)]
-                assert found == [pair[0] for pair in before[name].bytes.range(None, None)]
-                assert sum(len(value) for _, value in after[name].bytes.range(None, None)) < sum(
-                    len(value) for _, value in before[name].bytes.range(None, None)
-                )
+            assert before.keys() == after.keys(), "a query goes on with all of them"
+            for name, store in after.items():
+                found, was = list(store.bytes.range(None, None)), list(before[name].bytes.range(None, None))
+                assert [key for key, _ in found] == [key for key, _ in was]
+                sizes = [sum(len(value) for _, value in pairs) for pairs in (found, was)]
+                assert sizes[0] < sizes[1] if name in changed and found else found == was
 
 
 def test_what_is_no_downgrade_is_refused(tmp_path: Path) -> None:

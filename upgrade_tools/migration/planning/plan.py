@@ -100,10 +100,16 @@ def plan_migration(request: MigrationRequest) -> Plan:
             raise StoreNotFoundError(state.path, store=name, known=list(found))
     if not found:
         raise StoreNotFoundError(state.path, store=None, known=[])
-    chosen = list(request.stores) or list(found)
+    asked = list(request.stores) or list(found)
     if layout is TargetLayout.KAFKA_STREAMS and isinstance(state, LocationState):
-        _refuse_other_files(state, chosen)
-    stores = tuple(_plan_store(request, layout, found[name], named=name in request.stores) for name in chosen)
+        _refuse_other_files(state, asked)
+    # A query is to go on with what a downgrade makes of its state: the other stores go along as they are.
+    is_whole = request.downgrade and layout is TargetLayout.LOCATION and isinstance(state, LocationState)
+    chosen, unchanged = list(found) if is_whole else asked, replace(request, to=None)
+    stores = tuple(
+        _plan_store(request if name in asked else unchanged, layout, found[name], named=name in request.stores)
+        for name in chosen
+    )
     return Plan(request, state, layout, stores, tuple(name for name in found if name not in chosen))
 
 
