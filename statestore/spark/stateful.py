@@ -23,6 +23,7 @@ from statestore.recovery.metadata.state_metadata import (
     StateMetadata,
     agree_on_states,
     new_state_id,
+    read_metadata,
     routing_numbers,
 )
 from statestore.recovery.shard_batch import ShardedState
@@ -45,7 +46,7 @@ from statestore.spark.sessions import choose_python, default_parallelism, is_con
 from statestore.spark.shards.blobs import BLOB
 from statestore.spark.shards.pack import PACKED_SCHEMA, Pack, unpack
 from statestore.spark.shards.schema import OUTPUT_SCHEMA, check_choice, check_input_schema
-from statestore.spark.shards.shard_call import ShardCall
+from statestore.spark.shards.shard_call import ShardCall, StateChange
 from statestore.spark.spark_versions import WITH_ALL, require
 
 _LOG = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ def stateful(
         failures: what to do about records that fail; None stops the query at the first.
         accept_topology_change: True records a changed topology instead of refusing it. Names of stores do so, too, and
             drop these stores, which the topology no longer has, with all their entries; the names can't be used again.
-            No store may be changed.
+            No store may be changed. The query that owns the location records it, in its first batch.
         accept_older_checkpoint: go on from a checkpoint that is behind the location, or that another run has given up,
             and give up what was committed since. Without it such a start raises CheckpointBehindError; with it,
             VersionCollectedError if a file of that version is gone.
@@ -155,7 +156,7 @@ def stateful(
     local = LocalDirectory.of(local_dir, _memory_budget(memory, spark))
     recovery = _with_retention(recovery or RecoveryOptions(), spark)
     rows = records
-    for stage, metadata in zip(stages, agreed, strict=True):
+    for stage, (metadata, is_recorded) in zip(stages, agreed, strict=True):
         state = _sharded_state(metadata, stage, local, recovery, accept_older_checkpoint)
         publish_heads(spark, stage.location, metadata)
         call = ShardCall(
@@ -169,6 +170,7 @@ def stateful(
             hands_on=stage.lanes is not None,
             is_last=stage.is_last,
             copied=stage.copied,
+            change=None if is_recorded else StateChange(metadata, accept_topology_change),
         )
         pack = _pack(stage, metadata, max_timestamp_ahead_ms)
         placed = carry(rows.mapInArrow(pack.__call__, PACKED_SCHEMA), settings, str(stage.location))
@@ -213,20 +215,28 @@ def _agreed(
     spark: SparkSession,
     asked: Sequence[tuple[DurableLocation, StateMetadata]],
     accept_topology_change: bool | Collection[str],
-) -> list[StateMetadata]:
-    """Return the metadata to run with, which the locations have recorded. Raises TypeError for a str of names."""
+) -> list[tuple[StateMetadata, bool]]:
+    """Return the metadata to run with, and whether it is recorded, or only the owner of the location may record it.
+
+    Raises TypeError for a str of names.
+    """
     if isinstance(accept_topology_change, str):
         raise TypeError(f"accept_topology_change must be a list of names, not the str {accept_topology_change!r}")
     agreed = on_server(spark, _agree_as_json, asked, accept_topology_change)
     return [
-        StateMetadata.from_json(text.encode(), str(location)) for text, (location, _) in zip(agreed, asked, strict=True)
+        (StateMetadata.from_json(text.encode(), str(location)), is_recorded)
+        for (text, is_recorded), (location, _) in zip(agreed, asked, strict=True)
     ]
 
 
 def _agree_as_json(
     asked: Sequence[tuple[DurableLocation, StateMetadata]], accept_topology_change: bool | Collection[str]
-) -> list[str]:
-    return [each.to_json() for each in agree_on_states(asked, accept_topology_change=accept_topology_change)]
+) -> list[tuple[str, bool]]:
+    # Which query this is going to be, and so whether it owns the location, only its tasks know.
+    agreed = agree_on_states(asked, accept_topology_change=accept_topology_change, is_owner=False)
+    return [
+        (each.to_json(), read_metadata(location) == each) for each, (location, _) in zip(agreed, asked, strict=True)
+    ]
 
 
 def _new_metadata(stage: QueryStage, handling: FailureHandling, state_partitions: str | None) -> StateMetadata:

@@ -151,6 +151,8 @@ def test_a_changed_topology_is_refused_until_it_is_accepted(location: DurableLoc
     for difference in ("source 'in' is gone", "source 'new' is new", "'out' was", "store 'counts' is new"):
         assert difference in str(refused.value)
     assert read_metadata(location) == ASKED
+    planned = agree_on_metadata(location, changed, accept_topology_change=True, is_owner=False)
+    assert read_metadata(location) != planned
     accepted = agree_on_metadata(location, changed, accept_topology_change=True)
     assert accepted == replace(changed, generation=1) == read_metadata(location)
 

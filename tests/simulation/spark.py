@@ -26,8 +26,10 @@ from statestore.recovery.location.shard_files import parse_delta_name
 from statestore.recovery.metadata.agreement import claim
 from statestore.recovery.metadata.state_metadata import (
     StateMetadata,
+    agree_on_metadata,
     agree_on_states,
     new_state_id,
+    read_metadata,
     refuse_other_stages,
     routing_numbers,
 )
@@ -186,6 +188,8 @@ class Driver:
         self.states: dict[Site, ShardedState] = {}
         self.routing: dict[Site, tuple[int, ...]] = {}
         self.heads: dict[Site, DriverHeads] = {}
+        self.changes: dict[Site, StateMetadata] = {}
+        """What only the owner of a location may record."""
         self.actor: Actor = world.scheduler.spawn(self.name, self.process, self._run)
 
     @property
@@ -206,15 +210,18 @@ class Driver:
         try:
             if len(self.sites) > 1:
                 refuse_other_stages(world.location(self.sites[0].number), len(self.sites))
-            agreed = agree_on_states(asked, accept_topology_change=start.accept_change)
+            agreed = agree_on_states(asked, accept_topology_change=start.accept_change, is_owner=False)
+            recorded = [read_metadata(location) for location, _ in asked]
         except FAILURE as failure:
             self.sites[0].oracle.judge_start(self, failure)
             raise
         for site, metadata, before in zip(self.sites, agreed, recorded_before, strict=True):
             site.oracle.started(self, metadata, before)
         self.run_id = new_state_id()
-        for site, (location, _), metadata in zip(self.sites, asked, agreed, strict=True):
+        for site, (location, _), metadata, found in zip(self.sites, asked, agreed, recorded, strict=True):
             self.routing[site] = metadata.routing
+            if found != metadata:
+                self.changes[site] = metadata
             self.states[site] = ShardedState(
                 metadata.state_id,
                 location,
@@ -416,9 +423,12 @@ class Attempt:
             memory.setdefault("claimed", set())
         held = replace(driver.states[site], location=memory[site.root], local=memory["local"])
         state = WatchedState(**vars(held), attempt=self)
-        claimed = str(state.location), driver.start.checkpoint.query_id
+        changed = driver.changes.get(site)
+        claimed = str(state.location), driver.start.checkpoint.query_id, "" if changed is None else state.run
         if claimed not in memory["claimed"]:
             claim(state.location, claimed[1])
+            if changed is not None:
+                agree_on_metadata(state.location, changed, accept_topology_change=driver.start.accept_change)
             memory["claimed"].add(claimed)
             site.oracle.claimed(claimed[1])
         scheduler.op("spark.read", f"batch {self.number - 1}", TASK)

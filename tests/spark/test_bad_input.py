@@ -29,6 +29,8 @@ from statestore.errors.state import LocationNotWritableError
 from statestore.middleware import FailureHandling
 from statestore.middleware.security.signing import Signing
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.spark import error_of, read_pointers, read_store, stateful
 from tests.support.security_keys import SIGNING_RINGS
 from tests.support.spark.queries import OrderQuery
@@ -235,8 +237,15 @@ class SecondTotal(RunningTotal):
 def test_a_second_query_on_the_same_location_is_refused(order_query: OrderQuery) -> None:
     order_query.add(ORDERS)
     order_query.run()
-    with pytest.raises(StreamingQueryException, match=r"LocationInUseError: .*belongs to the streaming query"):
-        order_query.run(checkpoint="another-checkpoint")
+    recorded = read_metadata(DurableLocation(order_query.state_location))
+    other = Topology()
+    other.add_source("orders", "orders", key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
+    other.add_sink("out", "out", ["orders"], key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
+    changes: dict[str, Any]
+    for changes in ({}, {"topology": other, "accept_topology_change": ["totals"]}):
+        with pytest.raises(StreamingQueryException, match=r"LocationInUseError: .*belongs to the streaming query"):
+            order_query.run(checkpoint="another-checkpoint", **changes)
+    assert read_metadata(DurableLocation(order_query.state_location)) == recorded
     order_query.run()
     assert order_query.totals() == expected_totals(ORDERS)
 

@@ -210,7 +210,10 @@ def refuse_other_stages(location: DurableLocation, stages: int) -> None:
 
 
 def agree_on_states(
-    asked: Sequence[tuple[DurableLocation, StateMetadata]], *, accept_topology_change: bool | Collection[str] = False
+    asked: Sequence[tuple[DurableLocation, StateMetadata]],
+    *,
+    accept_topology_change: bool | Collection[str] = False,
+    is_owner: bool = True,
 ) -> list[StateMetadata]:
     """Return the metadata to run with of each of a query's stages, in their order. Raises as `agree_on_metadata` does.
 
@@ -220,7 +223,7 @@ def agree_on_states(
     if len(asked) > 1 and accept_topology_change is not True:
         _refuse_forgotten_stages(asked)
     agreed = [
-        agree_on_metadata(location, new, accept_topology_change=accept_topology_change)
+        agree_on_metadata(location, new, accept_topology_change=accept_topology_change, is_owner=is_owner)
         for location, new in reversed(asked)
     ]
     return agreed[::-1]
@@ -245,13 +248,18 @@ def _refuse_forgotten_stages(asked: Sequence[tuple[DurableLocation, StateMetadat
 
 
 def agree_on_metadata(
-    location: DurableLocation, asked: StateMetadata, *, accept_topology_change: bool | Collection[str] = False
+    location: DurableLocation,
+    asked: StateMetadata,
+    *,
+    accept_topology_change: bool | Collection[str] = False,
+    is_owner: bool = True,
 ) -> StateMetadata:
     """Return the metadata to run with: `asked`, recorded, at the first start, else what is recorded.
 
     The first start on a state that a tool made takes its identity, shards and stores, and records the rest. A later one
     records newer formats of stores, and keys of a node's stores if they are missing. `accept_topology_change` allows
-    new nodes and stores, and drops the stores that it names. Of starts at the same time one records.
+    new nodes and stores, and drops the stores that it names. Of starts at the same time one records. Who may not be the
+    owner (see `claim`) changes nothing that a query has started on, and gets what the owner is to record.
     Raises LocationNotWritableError, LocationBusyError, StateUnfinishedError, ShardCountChangedError, StoreFormatError,
     TopologyChangedError.
     """
@@ -265,10 +273,10 @@ def agree_on_metadata(
             wanted = recorded
         else:
             wanted = _metadata_to_record(location, recorded, asked, accept_topology_change=accept_topology_change)
-            if wanted == recorded:
+            if wanted == recorded or (recorded is not None and recorded.topology and not is_owner):
                 if not is_writable:
                     location.check_writable()
-                return recorded
+                return wanted
         content = replace(wanted, generation=generation).to_json().encode()
         agreed = agree(location, generation, content, partial(_is_changed, location, recorded))
         # If it was recorded meanwhile, or is what another start asked for, the next round checks it like any other.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -21,6 +21,7 @@ from statestore.recovery.commit.figures import Stopwatch
 from statestore.recovery.commit.pointer_fields import BatchEnd
 from statestore.recovery.heads.publishing import identity
 from statestore.recovery.metadata.agreement import claim
+from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.spark.figures import RecordFigures, ShardFigures, TimeFigures
 from statestore.spark.query_settings import check_partitions
@@ -40,8 +41,8 @@ _ROWS_PER_BATCH = 65_536
 _BYTES_PER_BATCH = 32 << 20
 """What a batch processor is given at once, so that each key in it is fetched once. Up to five copies are held: columns
 in order, taken apart by key, output."""
-_claimed: set[tuple[str, str]] = set()
-"""The (state location, query) pairs that this Python process has claimed or found claimed, in any batch."""
+_claimed: set[tuple[str, str, str]] = set()
+"""The state location, query and its changes that this Python process has claimed or found claimed, in any batch."""
 
 
 class ShardResult(NamedTuple):
@@ -71,6 +72,14 @@ class _Processed(NamedTuple):
 
 
 @dataclass(frozen=True)
+class StateChange:
+    """What the run changes of a state's metadata, which its owner alone may record."""
+
+    metadata: StateMetadata
+    accepted: bool | Collection[str]
+
+
+@dataclass(frozen=True)
 class ShardCall:
     """Runs one shard of a query for one micro-batch. Travels to the executors."""
 
@@ -89,6 +98,7 @@ class ShardCall:
     """Whether the output is the query's result, not another stage's input."""
     copied: Mapping[str, str] = field(default_factory=dict)
     """The stores of which later stages have copies, and the topics by which those hear what is written to them."""
+    change: StateChange | None = None
 
     def run(
         self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str, batch_id: int, now_ms: int
@@ -220,7 +230,10 @@ class ShardCall:
             yield count
 
     def _claim(self, query_id: str) -> None:
-        claimed = (str(self.state.location), query_id)
+        location, change = self.state.location, self.change
+        claimed = str(location), query_id, "" if change is None else self.state.run
         if claimed not in _claimed:
-            claim(self.state.location, query_id)
+            claim(location, query_id)
+            if change is not None:
+                agree_on_metadata(location, change.metadata, accept_topology_change=change.accepted)
             _claimed.add(claimed)
