@@ -347,3 +347,4 @@ def test_what_is_asked_for_is_shown_as_it_was_given(encoding: str, text: str, va
 
 def test_numbers_that_json_has_not_are_their_names() -> None:
     assert in_document(Serdes.double().serialize(float("nan")), "double") == "nan"
+    assert in_document(b"[1e999, 1.5]", "json") == ["1e999", 1.5]

@@ -46,7 +46,7 @@ def shown(content: bytes, encoding: str | None) -> str:
 def in_document(content: bytes, encoding: str | None) -> Any:
     """Return bytes for JSON: as hex, or as the serde reads them. Raises DeserializationError.
 
-    NaN and infinities, which JSON does not have, become strings.
+    NaN, infinities and numbers that no float can be become strings: JSON has none.
     """
     if encoding in (None, "bytes"):
         return content.hex()
@@ -56,7 +56,13 @@ def in_document(content: bytes, encoding: str | None) -> Any:
         raise DeserializationError(
             f"{cause}: leave out the option that says {encoding}, or read without --json"
         ) from cause
-    return str(value) if isinstance(value, float) and not isfinite(value) else value
+    if encoding == "json":  # its numbers may be out of the range of floats
+        return json.loads(content, parse_float=lambda text: _finite(float(text), text))
+    return _finite(value, str(value))
+
+
+def _finite(value: Any, otherwise: str) -> Any:
+    return otherwise if isinstance(value, float) and not isfinite(value) else value
 
 
 def bytes_in(text: str, encoding: str | None) -> bytes:
