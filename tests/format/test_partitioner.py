@@ -1,5 +1,8 @@
 """Keys go to the partition that Kafka's producer would choose. Expected hashes: Kafka's own UtilsTest and murmur2."""
 
+import random
+import time
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -44,6 +47,15 @@ def test_columns_agree_with_the_plain_algorithm(keys: list[bytes], partitions: i
     expected = [(murmur2(key) & 0x7FFFFFFF) % partitions for key in keys]
     assert partition_column(column, partitions).tolist() == expected
     assert [partition_of(key, partitions) for key in keys] == expected
+
+
+def test_keys_of_all_sizes_beside_each_other_agree_and_a_huge_one_is_not_a_turn_for_each_word() -> None:
+    sizes = [size for size in range(70) for _ in range(random.Random(5).randint(1, 4))]
+    keys = [random.Random(number).randbytes(size) for number, size in enumerate([*sizes, 300_000, *sizes, 0, 80_001])]
+    began_s = time.process_time()
+    found = murmur2_column(pa.array(keys, pa.binary())).tolist()
+    assert time.process_time() - began_s < 0.5
+    assert found == [murmur2(key) for key in keys]
 
 
 def test_null_keys_and_no_partitions_are_refused() -> None:
