@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from statestore.errors import DriverError
@@ -103,12 +103,8 @@ class DriverRun:
             self._is_running = True
             if batch:
                 self._process_batch(batch)
-            if topic in self._global_topics:
-                self._global_records.setdefault(topic, []).extend(batch)
-            else:
-                self._processed += len(batch)
-            self._state.progress.offsets[topic] = first + len(batch)
             self._commit(is_micro_batch=True)
+            self._note_committed(batch)
             self._process(self._commit_each())
 
     @contextmanager
@@ -231,12 +227,17 @@ class DriverRun:
             record = (source, _PARTITION, offset, timestamp_ms, key, value, header_bytes)
             self._is_running = True
             yield record
-            if source in self._global_topics:
-                self._global_records.setdefault(source, []).append(record)
-            else:
-                self._processed += 1
-            offsets[source] = offset + 1
             self._commit()
+            self._note_committed([record])
+
+    def _note_committed(self, records: Sequence[SourceFields]) -> None:
+        """Count records of a topic, once they are committed: those that are not have their offsets again."""
+        for topic, _, offset, *_ in records:
+            self._state.progress.offsets[topic] = offset + 1
+        if records and records[0][0] in self._global_topics:
+            self._global_records.setdefault(records[0][0], []).extend(records)
+        else:
+            self._processed += len(records)
 
     def _commit(self, *, is_micro_batch: bool = False) -> None:
         """Commit what the task did, and make it readable."""

@@ -34,6 +34,7 @@ from tests.support.driver_topologies import (
     input_of,
     output_of,
     storing,
+    with_global_store,
 )
 
 HEADERS = Headers([("h", b"1")])
@@ -103,6 +104,51 @@ def test_of_a_list_everything_before_the_failure_is_committed() -> None:
         # The record that failed was never read, as far as the input goes.
         with pytest.raises(ProcessorError, match="offset 2"):
             topic.pipe_input("c", "boom")
+
+
+@pytest.mark.parametrize("in_batch", [False, True], ids=["record", "micro-batch"])
+def test_what_fails_when_a_batch_is_finished_was_never_read_either(in_batch: bool) -> None:
+    class FailsOnce(Processor):
+        fails = True
+
+        def init(self, context: ProcessorContext) -> None:
+            self.context = context
+            self.held: list[tuple[Any, ...]] = []
+
+        def process(self, record: Record[Any, Any]) -> None:
+            metadata = self.context.record_metadata
+            assert metadata is not None
+            self.held.append((record.value, metadata.offset, look(self.context.state_store("g"))))
+
+        def finish_batch(self) -> None:
+            if FailsOnce.fails:
+                raise Boom
+            for held in self.held:
+                self.context.forward(Record("k", held, 0))
+            self.held = []
+
+    def look(store: Any) -> list[str]:
+        return [key for key, _ in store.all()]
+
+    topology = with_global_store(forward, in_memory=True)
+    topology.processors["p"].supplier = FailsOnce
+    FailsOnce.fails = False
+    with TopologyTestDriver(topology) as driver:
+
+        def pipe(topic: str, value: str) -> None:
+            ends, record = input_of(driver, topic), TestRecord(value, value, 1)
+            ends.pipe_micro_batch([record]) if in_batch else ends.pipe_input(record)
+
+        pipe("in", "first")
+        for topic in ("global", "in"):
+            FailsOnce.fails = True
+            with pytest.raises(ProcessorError, match=r"in finish_batch\(\): Boom"):
+                pipe(topic, "lost")
+            FailsOnce.fails = False
+            driver.restart(restore_from="changelog")
+        pipe("in", "next")
+        out = [Serdes.json().deserialize(value) for value in output_of(driver, value_serde=BYTES).read_values_to_list()]
+        assert out == [["first", 0, []], ["next", 1, []]]
 
 
 @pytest.mark.parametrize("caching", [False, True], ids=["uncached", "cached"])
