@@ -1,7 +1,9 @@
 """One contract for every ByteStore: RocksDB, and a batch's write set over it."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -247,6 +249,57 @@ def test_range_sees_the_store_as_of_the_call(store: ByteStore) -> None:
     scan = store.range(None, None)
     store.write([(b"a", None), (b"b", b"changed"), (b"c", b"3")])
     assert list(scan) == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_scans_of_many_pairs_see_the_store_as_of_the_call_wherever_they_are(store: ByteStore) -> None:
+    random, model, scans = Random(7), {}, []  # type: ignore[var-annotated]
+    for step in range(120):
+        keys = random.sample(range(300), 8 if step else 150)
+        changes = [(b"%03d" % key, None if random.random() < 0.3 else b"%d" % step) for key in keys]
+        if step % 40 == 39:
+            store.delete_below(b"%03d" % step)
+            model = {key: value for key, value in model.items() if key >= b"%03d" % step}
+        elif step % 2:
+            store.put(*changes[0])
+            write_to(model, changes[:1])
+        else:
+            store.write(changes)
+            write_to(model, changes)
+        bounds, reverse = sorted(b"%03d" % random.randrange(300) for _ in range(2)), step % 3 == 0
+        scans.append((store.range(*bounds, reverse=reverse), pairs_between(model, *bounds, reverse)))
+        for scan, expected in scans:
+            for _ in range(random.randrange(60)):
+                if expected:
+                    assert next(scan) == expected.pop(0)
+        if step % 5 == 4:
+            scan, expected = scans.pop(random.randrange(len(scans)))
+            assert list(scan) == expected
+
+
+@pytest.mark.parametrize("engine", ["memory", "write-set", "caching"])
+def test_who_reads_the_first_pair_pays_for_no_others(engine: str, tmp_path: Path) -> None:
+    store, close = ENGINES[engine](tmp_path / "db")
+    store.write([(b"%05d" % number, b"") for number in range(10_000)])
+    began_s = time.process_time()
+    for number in range(2_000):
+        key = b"%05d" % (10_000 + number)
+        assert next(store.range(b"0", b"9", reverse=True))[0] < key
+        store.put(key, b"")
+    assert time.process_time() - began_s < 1
+    close()
+
+
+@pytest.mark.parametrize("engine", ["memory", "write-set"])
+def test_what_expires_costs_what_is_deleted_not_what_stays(engine: str, tmp_path: Path) -> None:
+    store, close = ENGINES[engine](tmp_path / "db")
+    store.write([(b"z%06d" % number, b"") for number in range(100_000)])
+    began_s = time.process_time()
+    for number in range(400):
+        store.write([(b"%04d" % number, b""), (b"z%06d" % (20 * number), b"again")])
+        store.delete_below(b"%04d" % number)
+    assert time.process_time() - began_s < 0.5
+    assert [key for key, _ in store.range(None, b"z")] == [b"0399"]
+    close()
 
 
 def test_delete_below_leaves_what_is_not_below(store: ByteStore) -> None:

@@ -15,7 +15,7 @@ spare room. Measured with CPython 3.11."""
 
 
 class MemoryByteStore(ScannedStore):
-    """A ByteStore in this process's memory. A range copies its pairs at the call: that is its snapshot."""
+    """A ByteStore in this process's memory. A range copies its pairs before they change: that is its snapshot."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -39,11 +39,12 @@ class MemoryByteStore(ScannedStore):
         before = self._pairs.get(key)
         if value is None:
             if before is not None:
-                self._remove(key)
                 self._order.remove(key)
+                self._remove(key)
             return
+        if self._order.is_kept:
+            self._order.expect(key)
         if before is None:
-            self._order.add(key)
             self.held_bytes += len(key) + len(value) + _ENTRY_BYTES
         else:
             self.held_bytes += len(value) - len(before)
@@ -57,16 +58,13 @@ class MemoryByteStore(ScannedStore):
     def delete_below(self, end: bytes) -> None:
         """Delete every key below `end`."""
         self._require_open()
-        for key in self._order.between(None, end):
-            if key < end:
-                self._remove(key)
-        self._order = KeyOrder(self._pairs)
+        for key in self._order.remove_below(end):
+            self._remove(key)
 
     def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
         """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
         self._require_open()
-        pairs = self._pairs
-        found = [(key, pairs[key]) for key in self._order.between(start, end, reverse=reverse)]
+        found = self._order.pairs(start, end, reverse=reverse)
         return self._hand_out(pair for pair in found)
 
     def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:

@@ -184,8 +184,9 @@ class SpillingWriteSet(WriteSet):
         # All of WriteSet.put with the count in it: every write of every batch goes through here.
         if self._closed:
             raise StoreClosedError(self.name)
-        if self.changes.pop(key, None) is None and self._order.is_kept:
-            self._order.add(key)
+        if self._order.is_kept:
+            self._order.expect(key)
+        self.changes.pop(key, None)
         pending = self._pending
         if value is None:
             self.changes[key] = deleted = self._delete()
@@ -203,7 +204,8 @@ class SpillingWriteSet(WriteSet):
         pending = self._pending
         written: dict[bytes, bytes | Deleted | None]
         for written in _parts(changes):
-            self._order.add_all(key for key in written if key not in self.changes)
+            if self._order.is_kept:
+                self._order.expect(*written)
             size = sum(map(len, written)) + sum(map(len, filter(None, written.values()))) + ENTRY_BYTES * len(written)
             if None in written.values():
                 deletes = [key for key, value in written.items() if value is None]

@@ -71,8 +71,9 @@ class WriteSet(ScannedStore):
         """Set the value of `key`; None deletes it."""
         if self._closed:
             raise StoreClosedError(self.name)
-        if self.changes.pop(key, None) is None and self._order.is_kept:
-            self._order.add(key)
+        if self._order.is_kept:
+            self._order.expect(key)
+        self.changes.pop(key, None)
         self.changes[key] = self._delete() if value is None else value
 
     def write(self, changes: Iterable[Change]) -> None:
@@ -98,16 +99,14 @@ class WriteSet(ScannedStore):
     def delete_below(self, end: bytes) -> None:
         """Delete every key below `end`."""
         self._require_open()
-        for key in [key for key in self.changes if key < end]:
+        for key in self._order.remove_below(end):
             del self.changes[key]
-        self._order.forget()
         self._floor = max(self._floor, end)
 
     def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
         """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
         self._require_open()
-        changes = self.changes
-        pending = [(key, changes[key]) for key in self._order.between(start, end, reverse=reverse)]
+        pending = self._order.pairs(start, end, reverse=reverse)
         committed_start = max(start or b"", self._floor) if self._floor else start
         if committed_start is not None and self._is_behind_committed(committed_start):
             # So are most scans of stores in order of time: only the batch has written about its time.
@@ -157,10 +156,10 @@ class WriteSet(ScannedStore):
 
     def clear(self) -> None:
         """Forget the changes that are pending: what is committed shows again."""
+        self._order.forget()
         self.changes.clear()
         self._floor = b""
         self._committed_end = None
-        self._order.forget()
 
     def approximate_num_entries(self) -> int:
         """Return the committed estimate plus puts less deletes, at least 0; what is overwritten counts twice."""
