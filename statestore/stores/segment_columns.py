@@ -91,8 +91,8 @@ def upper_bound(key: bytes, suffix: bytes) -> bytes:
     A shorter key, followed by its time, can sort behind a longer one that it begins: `k` and its time behind `k 00`
     and its time. So each beginning of `key` is a candidate where `suffix` is greater than what follows there.
     """
-    bound = key + suffix
-    for length in range(len(key)):
-        if key[length] <= suffix[0] and key[:length] + suffix > bound:
-            bound = key[:length] + suffix
-    return bound
+    size, shortest = len(suffix), len(key)
+    for length in reversed(range(len(key))):
+        if key[length] <= suffix[0] and suffix > key[length : min(shortest, length + size + 1)] + suffix:
+            shortest = length
+    return key[:shortest] + suffix
