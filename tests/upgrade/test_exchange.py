@@ -10,9 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+from statestore import Serdes
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, StoreType
+from statestore.dsl import EmitStrategy, Materialized, StreamsBuilder, TimeWindows
+from statestore.format.keys.due_key import window_end_key
 from statestore.format.keys.window_key import encode_session_key, encode_window_key, split_session_key, split_window_key
 from statestore.format.values.store_format import StoreFormat
 from statestore.recovery.location.durable_location import DurableLocation
@@ -185,6 +188,30 @@ def test_each_shard_gets_all_of_a_global_store(tmp_path: Path, shards: int, tool
     assert [{write.key for part, _, write in found if part == shard} for shard in range(4)] == [rates] * 4
     compared = tools("verify", states.home / "old", made, "--pointers", states.home / "pointers", "--store", "rates")
     assert (compared.code, compared.lines[0]) == (0, "rates: 9 entries, the same")
+
+
+def test_the_ends_of_windows_go_where_these_go(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    texts = builder.stream("in", key_serde=Serdes.string(), value_serde=Serdes.string()).group_by_key()
+    closing = texts.windowed_by(TimeWindows.of_size_with_no_grace(10)).emit_strategy(EmitStrategy.on_window_close())
+    closing.count(materialized=Materialized.as_("minutes"))
+    states = States(tmp_path, builder.build(), 1)
+    states.process(0, [("in", 0, number, 5, f"key-{number}".encode(), b"v", b"") for number in range(20)])
+    states.write_pointers()
+    file = exported(states, "rows.parquet")
+    assert main(["import", str(file), str(tmp_path / "new"), "--shards", "3"]) == 0
+    found = writes_of(open_state(str(tmp_path / "new")))
+    windows = {split_window_key(write.key)[0]: part for part, name, write in found if name == "minutes"}
+    ends = {window_end_key(write.key): part for part, name, write in found if name == "minutes-ends"}
+    assert (len(windows), ends) == (20, windows)
+
+
+def test_keys_that_are_not_those_of_records_are_not_placed_by_them(states: States, tools: Tools) -> None:
+    states.run(0, lambda stores: [stores["plain"].put(key, "v") for key in ("x", "y", "z")])
+    states.write_pointers()
+    refused = tools("import", exported(states, "rows.jsonl"), states.home / "new", "--shards", "2")
+    assert (refused.code, read_metadata(DurableLocation(states.home / "new"))) == (5, None)
+    assert "store 'plain' has keys in part 0 where records with them do not go" in refused.err
 
 
 def test_a_file_is_there_once_it_is_whole(states: States, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.keys.due_key import TIMER_KEYS
 from statestore.format.values.buffered_record import LOGGED_HEADERS, TIMES_SUFFIX
 from statestore.recovery.commit.changelog import ChangelogRecord, record_sizes
-from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, ShardBy
+from statestore.recovery.metadata.state_metadata import ShardBy
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
 from upgrade_tools.changelogs.reading import changelog_topic, read_log_ends, wrong_partitions
@@ -218,9 +218,8 @@ class Emission:
 
 def _logged_headers(state: State, spec: StoreSpec) -> bytes:
     """Return the headers of records in a store's changelog that belong to no value: a suppressed table's."""
-    nodes = state.metadata.topology if isinstance(state, LocationState) else ()
-    keys = (node.get(ENTRY_KEYS, {}).get(f"{spec.name}{TIMES_SUFFIX}", "") for node in nodes)
-    return LOGGED_HEADERS if any(each.startswith(TIMER_KEYS) for each in keys) else b""
+    made_of = state.metadata.entry_keys if isinstance(state, LocationState) else {}
+    return LOGGED_HEADERS if made_of.get(f"{spec.name}{TIMES_SUFFIX}", "").startswith(TIMER_KEYS) else b""
 
 
 def _refuse_unknown_retention(state: State, spec: StoreSpec) -> None:

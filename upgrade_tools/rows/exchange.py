@@ -18,7 +18,7 @@ from statestore.recovery.making.logical_writes import LogicalWrite, logical_writ
 from statestore.recovery.making.new_state import NewState, OnEntries
 from statestore.recovery.making.placement import KeyOf, record_keys
 from statestore.recovery.making.state_filling import with_expiry_stores
-from statestore.recovery.metadata.state_metadata import metadata_of_stores
+from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, ShardBy, metadata_of_stores
 from upgrade_tools.errors import RowFileError
 from upgrade_tools.rows.expiry import LatestTimes, Unexpired
 from upgrade_tools.rows.files import FileFormat, RowFileHead, read_head, read_rows, write_rows
@@ -55,10 +55,12 @@ def export_state(state: State, path: Path, file_format: FileFormat, on_rows: OnR
     specs, known = state.specs(), state.store_names()
     beside = (expiry_spec(spec) for spec in specs)
     specs = [*dict.fromkeys([*specs, *(spec for spec in beside if spec.name in known)])]
-    shard_by = state.metadata.shard_by if isinstance(state, LocationState) else None
-    recorded = tuple(_recorded(spec) for spec in specs)
-    head = RowFileHead(max(state.parts, default=0) + 1, shard_by, recorded, state.global_stores)
     counts = {spec.name: 0 for spec in specs}
+    recorded = tuple(_recorded(spec) for spec in specs)
+    head = RowFileHead(max(state.parts, default=0) + 1, None, recorded)
+    if isinstance(state, LocationState):
+        entry_keys = {store: keys for store, keys in state.metadata.entry_keys.items() if store in counts}
+        head = replace(head, shard_by=state.metadata.shard_by, global_stores=state.global_stores, entry_keys=entry_keys)
     notes = _missing_parts(state)
     with write_rows(path, file_format, head) as file:
         for part in state.parts:
@@ -122,14 +124,15 @@ def import_state(
         metadata = metadata_of_stores(with_expiry_stores(specs.values(), options.expiry_headers), shards, shard_by)
     except ValueError as cause:
         raise RowFileError(str(path), problem=str(cause)) from cause
-    latest = LatestTimes(options.shards)
+    key_of = record_keys(replace(metadata, topology=({ENTRY_KEYS: head.entry_keys},)))
+    latest = LatestTimes(options.shards, key_of)
     if any(spec.kind.is_segmented for spec in specs.values()):
         for part, spec, rows in _rows_of_stores(path, file_format, specs):
             latest.see(part, spec, rows)
             on_entries("looking for the latest times", rows.num_rows)
     made = NewState.claim(target, metadata, f"the file {path.name}", work_dir=options.work_dir)
     made = replace(made, expiry_headers=options.expiry_headers)
-    filling, unexpired, key_of = made.filling(), Unexpired(latest), record_keys(metadata)
+    filling, unexpired = made.filling(), Unexpired(latest)
     for part, spec, rows in _rows_of_stores(path, file_format, specs):
         if not placed_by_key and not 0 <= part < shards:
             raise RowFileError(
@@ -142,7 +145,7 @@ def import_state(
             elif spec.name in head.global_stores:
                 placed = [(shard, writes) for shard in range(shards) if part == 0]
             else:
-                placed = _placed(spec, writes, shards, key_of.get(spec.name))
+                placed = _placed(head, spec, part, writes, shards, key_of.get(spec.name))
         except FormatError as cause:
             raise RowFileError(str(path), problem=str(cause)) from cause
         for shard, belonging in placed:
@@ -156,16 +159,23 @@ def import_state(
 
 
 def _placed(
-    spec: StoreSpec, writes: list[LogicalWrite], shards: int, key_of: KeyOf | None
+    head: RowFileHead, spec: StoreSpec, part: int, writes: list[LogicalWrite], shards: int, key_of: KeyOf | None
 ) -> list[tuple[int, list[LogicalWrite]]]:
     """Return the writes for each shard, placed as records are: by `key_of` of their keys without times, or by these.
 
-    Raises FormatError for a key that has no record's key in it.
+    Raises FormatError for a key that has no record's key in it, or that would not be where it was.
     """
     keys = layout_of(spec).plain_keys([write.key for write in writes])
     if key_of is not None:
         keys = [key_of(key) for key in keys]
-    places = partition_column(pa.array(keys, pa.binary()), shards).tolist()
+    column = pa.array(keys, pa.binary())
+    if head.shard_by == ShardBy.KEY.value and (partition_column(column, head.parts) != part).any():
+        raise FormatError(
+            "row",
+            f"store {spec.name!r} has keys in part {part} where records with them do not go, so they are not those of "
+            "records. Rescale the state that it was exported from, or import without --shards",
+        )
+    places = partition_column(column, shards).tolist()
     return [
         (shard, [write for write, place in zip(writes, places, strict=True) if place == shard])
         for shard in sorted(set(places))

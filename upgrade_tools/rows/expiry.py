@@ -6,7 +6,7 @@ directories may still have some, and files of rows that were exported from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 
 import numpy as np
@@ -19,6 +19,7 @@ from statestore.bytestore.kinds.segments import NO_STREAM_TIME, SEGMENT_ID_SIZE,
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.keys.partitioner import partition_column
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
+from statestore.recovery.making.placement import KeyOf
 from upgrade_tools.states.state import OpenStore
 
 OnExpired = Callable[[int], object]
@@ -119,8 +120,9 @@ def _latest_ms(store: OpenStore) -> int:
 class LatestTimes:
     """The latest time in each segmented store of each shard; if `shards` is None, rows stay in their parts."""
 
-    def __init__(self, shards: int | None) -> None:
+    def __init__(self, shards: int | None, key_of: Mapping[str, KeyOf]) -> None:
         self._shards = shards
+        self._key_of = key_of
         self._times_ms: dict[tuple[int, str], int] = {}
 
     def see(self, part: int, spec: StoreSpec, rows: pa.RecordBatch) -> None:
@@ -132,6 +134,8 @@ class LatestTimes:
         if self._shards is None:
             self._count(part, spec.name, times)
             return
+        if (key_of := self._key_of.get(spec.name)) is not None:
+            keys = pa.array(map(key_of, keys.to_pylist()), pa.binary())
         places = partition_column(keys, self._shards)
         for shard in np.unique(places).tolist():
             self._count(shard, spec.name, times.filter(pa.array(places == shard)))

@@ -4,10 +4,11 @@ Parquet has the columns of `rows.ROWS`, and in its schema's metadata under `stat
 lines that object is the first line, and every other line a row: keys, values and header values in lower-case hex.
 
     {"format": 1, "parts": int, "shard_by": "key" | "partition" | null, "stores": [StoreSpec as JSON, ...],
-     "global": [str, ...]}
+     "global": [str, ...], "keys": {store: str, ...}}
 
 `retention_ms` and `segment_interval_ms` of a store are missing if they were unknown when the file was written. `global`
-names the stores of which each part has all; older releases wrote none.
+names the stores of which each part has all, and `keys` says what keys are made of, as a state's nodes do; older
+releases wrote neither.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import json
 import os
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
@@ -65,11 +66,13 @@ class RowFileHead:
     """The StoreSpec of each store as JSON, without fields that were unknown."""
     global_stores: frozenset[str] = frozenset()
     """The stores of which each part has all."""
+    entry_keys: Mapping[str, str] = field(default_factory=dict)
+    """What the keys of stores are made of, where the library makes them."""
 
     def to_json(self) -> str:
         """Return the JSON object."""
         fields = {"format": _FORMAT, "parts": self.parts, "shard_by": self.shard_by, "stores": self.stores}
-        return json.dumps({**fields, "global": sorted(self.global_stores)})
+        return json.dumps({**fields, "global": sorted(self.global_stores), "keys": dict(self.entry_keys)})
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str) -> RowFileHead:
@@ -86,7 +89,8 @@ class RowFileHead:
                 raise ValueError(f"{parts} parts are more than {MAX_SHARDS}")
             if shard_by not in (*ShardBy, None):
                 raise ValueError(f"unknown shard_by {shard_by!r}")
-            return cls(parts, shard_by, stores, frozenset(map(str, fields.get("global", ()))))
+            entry_keys = {str(store): str(keys) for store, keys in fields.get("keys", {}).items()}
+            return cls(parts, shard_by, stores, frozenset(map(str, fields.get("global", ()))), entry_keys)
         except MALFORMED as cause:
             raise RowFileError(where, problem=f"it does not say what stores it holds ({cause!r})") from cause
 

@@ -36,7 +36,7 @@ from statestore.format.values.buffered_record import BUFFERED_KEYS, buffered_key
 from statestore.format.values.store_format import StoreFormat
 from statestore.format.values.waiting_values import WAITING_KEYS, waiting_key
 from statestore.recovery.making.logical_writes import LogicalWrite
-from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, StateMetadata
+from statestore.recovery.metadata.state_metadata import StateMetadata
 
 KeyOf: TypeAlias = Callable[[bytes], bytes]
 """From a key of a store, without the times of a window, session or version, to the record's key."""
@@ -146,11 +146,10 @@ def record_keys(metadata: StateMetadata, key_of: Mapping[str, KeyOf] | None = No
     names = {spec.name for spec in metadata.stores}
     if unknown := sorted(known.keys() - names):
         raise ValueError(f"key_of names stores that the state does not have: {unknown}; it has {sorted(names)}")
-    for node in metadata.topology:
-        for store, entry_keys in node.get(ENTRY_KEYS, {}).items():
-            key_of_entry = _key_of(entry_keys)
-            if key_of_entry is not None:
-                known.setdefault(store, key_of_entry)
+    for store, entry_keys in metadata.entry_keys.items():
+        key_of_entry = _key_of(entry_keys)
+        if key_of_entry is not None:
+            known.setdefault(store, key_of_entry)
     attached = {store for node in metadata.topology for store in node.get("stores", ())}
     for spec in metadata.stores:
         store = spec.name.removesuffix(EXPIRY_SUFFIX)

@@ -89,6 +89,11 @@ class StateMetadata:
         fed = (node for node in self.topology if sources.intersection(node.get("parents", ())))
         return frozenset(str(store) for node in fed for store in node.get("stores", ()))
 
+    @property
+    def entry_keys(self) -> dict[str, str]:
+        """What the keys of stores are made of, by store, where the library makes them."""
+        return {store: keys for node in self.topology for store, keys in node.get(ENTRY_KEYS, {}).items()}
+
     def to_json(self) -> str:
         """Return the content of `statestore.json`."""
         fields = {

@@ -9,7 +9,6 @@ from statestore.bytestore.kinds.store_spec import StoreSpec, StoreType
 from statestore.errors import StoreFormatError
 from statestore.format.keys.due_key import ENDS_SUFFIX, TIMER_KEYS, WINDOW_END_KEYS
 from statestore.format.values.buffered_record import BUFFERED_KEYS, TIMES_SUFFIX
-from statestore.recovery.metadata.state_metadata import ENTRY_KEYS
 from upgrade_tools.errors import MigrationRefusedError, StoreNotFoundError, UnknownKindError
 from upgrade_tools.migration.planning.formats import target_kind
 from upgrade_tools.migration.planning.request import MigrationRequest, TargetLayout
@@ -115,8 +114,7 @@ def plan_migration(request: MigrationRequest) -> Plan:
 
 def _refuse_other_files(state: LocationState, stores: Iterable[str]) -> None:
     """Raise MigrationRefusedError for a store that Kafka Streams keeps in order of time, or not in files."""
-    nodes = state.metadata.topology
-    made_of = {store: keys for node in nodes for store, keys in node.get(ENTRY_KEYS, {}).items()}
+    made_of = state.metadata.entry_keys
     for store in stores:
         waits = made_of.get(store, "").startswith(BUFFERED_KEYS)
         waits |= made_of.get(f"{store}{ENDS_SUFFIX}", "").startswith(WINDOW_END_KEYS)
