@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import pickle
 import socket
+import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -20,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
+from statestore.connect.recently_used import RecentlyUsed
 from statestore.errors import DataException, DeserializationError, SerializationError
 from statestore.errors.middleware import (
     IncompatibleSchemaError,
@@ -549,3 +552,22 @@ def test_b9_a_topic_is_a_registry_too(broker: str) -> None:
     assert repr(first) == "TopicRegistry('schemas')"
     for registry in (first, second):
         registry.close()
+
+
+def test_threads_of_a_process_share_what_it_keeps() -> None:
+    kept, before = RecentlyUsed(3), sys.getswitchinterval()
+
+    def use(step: int) -> None:
+        for number in range(0, 20_000 * step, step):
+            assert kept.get(number % 5, lambda number=number: number % 5) == number % 5
+            assert kept.find((number + 1) % 5) in (None, (number + 1) % 5)
+            if number % 50 == 0:
+                kept.keep(lambda entry: entry != 3)
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(use, (1, 2, 3, 4)))
+    finally:
+        sys.setswitchinterval(before)
+    assert len(pickle.loads(pickle.dumps(kept))) == 0

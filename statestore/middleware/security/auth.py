@@ -62,9 +62,6 @@ class _VerifiedTokens(RecentlyUsed):
     def __repr__(self) -> str:
         return f"{len(self)} tokens"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _VerifiedTokens, (self._size,)
-
 
 class Authentication(KeyedInterceptor):
     """Checks the token of each ingested record, and puts one of its own on emitted records.
