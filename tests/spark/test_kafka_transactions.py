@@ -300,6 +300,10 @@ def test_a_topic_that_loses_markers_is_refused(query: Query) -> None:
         MarkerTopic.of(query.cluster, "sink-markers-new", 1).last_after(MarkerKey("q", "", 0), 10)
 
 
+def test_a_first_batch_without_partitions_makes_the_topic_too(query: Query) -> None:
+    assert MarkerTopic.of(query.cluster, "sink-markers-of-nothing", 0).partitions == 1
+
+
 @pytest.mark.parametrize("policy", ["compact", "delete"])
 def test_a_topic_that_another_one_makes_at_the_same_time_is_taken_as_it_is(query: Query, policy: str) -> None:
     class Late(KafkaCluster):

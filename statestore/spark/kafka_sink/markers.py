@@ -176,8 +176,9 @@ class MarkerTopic:
     def of(cls, cluster: KafkaCluster, name: str, partitions: int) -> MarkerTopic:
         """Return the topic, made if there is none. Raises MarkerTopicError if markers would be deleted there."""
         found = cluster.partitions(name)
-        if found is None and cluster.create_topic(name, partitions, _COMPACT):
-            return cls(cluster, name, partitions)
+        wanted = max(1, partitions)  # a batch without rows may have none
+        if found is None and cluster.create_topic(name, wanted, _COMPACT):
+            return cls(cluster, name, wanted)
         # Without a guess: where it is divided otherwise, markers are in other partitions.
         found = found or cluster.known_partitions(name)
         policies = cluster.cleanup_policies(name)
