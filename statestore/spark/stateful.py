@@ -23,7 +23,6 @@ from statestore.recovery.metadata.state_metadata import (
     StateMetadata,
     agree_on_states,
     new_state_id,
-    read_metadata,
     routing_numbers,
 )
 from statestore.recovery.shard_batch import ShardedState
@@ -156,7 +155,7 @@ def stateful(
     local = LocalDirectory.of(local_dir, _memory_budget(memory, spark))
     recovery = _with_retention(recovery or RecoveryOptions(), spark)
     rows = records
-    for stage, (metadata, is_recorded) in zip(stages, agreed, strict=True):
+    for stage, metadata in zip(stages, agreed, strict=True):
         state = _sharded_state(metadata, stage, local, recovery, accept_older_checkpoint)
         publish_heads(spark, stage.location, metadata)
         call = ShardCall(
@@ -170,7 +169,7 @@ def stateful(
             hands_on=stage.lanes is not None,
             is_last=stage.is_last,
             copied=stage.copied,
-            change=None if is_recorded else StateChange(metadata, accept_topology_change),
+            change=None if metadata.is_recorded else StateChange(metadata, accept_topology_change),
         )
         pack = _pack(stage, metadata, max_timestamp_ahead_ms)
         placed = carry(rows.mapInArrow(pack.__call__, PACKED_SCHEMA), settings, str(stage.location))
@@ -215,16 +214,13 @@ def _agreed(
     spark: SparkSession,
     asked: Sequence[tuple[DurableLocation, StateMetadata]],
     accept_topology_change: bool | Collection[str],
-) -> list[tuple[StateMetadata, bool]]:
-    """Return the metadata to run with, and whether it is recorded, or only the owner of the location may record it.
-
-    Raises TypeError for a str of names.
-    """
+) -> list[StateMetadata]:
+    """Return the metadata to run with; what is not recorded is the owner's to record. Raises TypeError for a str."""
     if isinstance(accept_topology_change, str):
         raise TypeError(f"accept_topology_change must be a list of names, not the str {accept_topology_change!r}")
     agreed = on_server(spark, _agree_as_json, asked, accept_topology_change)
     return [
-        (StateMetadata.from_json(text.encode(), str(location)), is_recorded)
+        replace(StateMetadata.from_json(text.encode(), str(location)), is_recorded=is_recorded)
         for (text, is_recorded), (location, _) in zip(agreed, asked, strict=True)
     ]
 
@@ -234,9 +230,7 @@ def _agree_as_json(
 ) -> list[tuple[str, bool]]:
     # Which query this is going to be, and so whether it owns the location, only its tasks know.
     agreed = agree_on_states(asked, accept_topology_change=accept_topology_change, is_owner=False)
-    return [
-        (each.to_json(), read_metadata(location) == each) for each, (location, _) in zip(agreed, asked, strict=True)
-    ]
+    return [(each.to_json(), each.is_recorded) for each in agreed]
 
 
 def _new_metadata(stage: QueryStage, handling: FailureHandling, state_partitions: str | None) -> StateMetadata:

@@ -29,7 +29,6 @@ from statestore.recovery.metadata.state_metadata import (
     agree_on_metadata,
     agree_on_states,
     new_state_id,
-    read_metadata,
     refuse_other_stages,
     routing_numbers,
 )
@@ -211,16 +210,15 @@ class Driver:
             if len(self.sites) > 1:
                 refuse_other_stages(world.location(self.sites[0].number), len(self.sites))
             agreed = agree_on_states(asked, accept_topology_change=start.accept_change, is_owner=False)
-            recorded = [read_metadata(location) for location, _ in asked]
         except FAILURE as failure:
             self.sites[0].oracle.judge_start(self, failure)
             raise
         for site, metadata, before in zip(self.sites, agreed, recorded_before, strict=True):
             site.oracle.started(self, metadata, before)
         self.run_id = new_state_id()
-        for site, (location, _), metadata, found in zip(self.sites, asked, agreed, recorded, strict=True):
+        for site, (location, _), metadata in zip(self.sites, asked, agreed, strict=True):
             self.routing[site] = metadata.routing
-            if found != metadata:
+            if not metadata.is_recorded:
                 self.changes[site] = metadata
             self.states[site] = ShardedState(
                 metadata.state_id,

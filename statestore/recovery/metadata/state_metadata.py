@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from itertools import count
@@ -81,6 +81,8 @@ class StateMetadata:
     """How often what is recorded was replaced."""
     dropped: tuple[str, ...] = ()
     """Names of stores that were dropped, sorted. Files may still have entries of them, so none can come back."""
+    is_recorded: bool = field(default=True, compare=False)
+    """Whether the owner of the location need not record it. Not in the file."""
 
     @property
     def global_stores(self) -> frozenset[str]:
@@ -281,7 +283,7 @@ def agree_on_metadata(
             if wanted == recorded or (recorded is not None and recorded.topology and not is_owner):
                 if not is_writable:
                     location.check_writable()
-                return wanted
+                return replace(wanted, is_recorded=wanted == recorded)
         content = replace(wanted, generation=generation).to_json().encode()
         agreed = agree(location, generation, content, partial(_is_changed, location, recorded))
         # If it was recorded meanwhile, or is what another start asked for, the next round checks it like any other.
