@@ -242,6 +242,7 @@ def test_what_a_slow_start_has_taken_back_is_found_by_the_next(tmp_path: Path) -
 def test_agreements_of_long_ago_are_forgotten(tmp_path: Path) -> None:
     location = DurableLocation(tmp_path)
     for number in range(20):
+        location.write(f"starting/{number:08d}-00000001-promised-{'a' * 32}.{'b' * 32}.partial", b"of a killed one")
         asked = replace(ASKED, topology=({**TOPOLOGY[0], "name": f"source-{number}"},))
         assert agree_on_metadata(location, asked, accept_topology_change=True).generation == number
     assert {name.split("/")[1].split("-")[0] for name in location.names("starting")} == {

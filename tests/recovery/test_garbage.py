@@ -11,7 +11,7 @@ from statestore.errors.state import DurableFileMissingError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_files import partial_name
-from statestore.recovery.location.shard_files import new_delta_name
+from statestore.recovery.location.shard_files import FenceName, fence_name, new_collection_name, new_delta_name
 from statestore.recovery.snapshots.garbage import collect_garbage, find_garbage
 from statestore.recovery.snapshots.options import RecoveryOptions
 from tests.support.recovery.shards import Shard, stored, wait_for_uploads
@@ -220,3 +220,9 @@ def test_old_fences_go_and_the_last_ones_stay(shard: Shard) -> None:
     collect_garbage(shard.state.location, pointers[-1], 20, RETAINED)
     fences = sorted(name for name in shard.files() if name.endswith(".fence"))
     assert [name[-10:-6] for name in fences] == [f"un{number:02d}" for number in range(4, 20)]
+    left = [partial_name(fence_name(0, FenceName(19, "killed"))), partial_name(new_collection_name(0, 4, 19))]
+    under_way = partial_name(fence_name(0, FenceName(21, "starts")))
+    for name in (*left, under_way):
+        (shard.home / "state" / name).write_bytes(b"")
+    collect_garbage(shard.state.location, pointers[-1], 20, RETAINED)
+    assert shard.files().intersection([*left, under_way]) == {under_way}

@@ -20,6 +20,7 @@ from statestore.recovery.heads.head import (
     write_head,
 )
 from statestore.recovery.heads.publishing import HeadPublisher, ShardCommit
+from statestore.recovery.location.durable_files import partial_name
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.location.durable_location import DurableLocation
 from tests.support.recovery.head_runs import SHARDS, STATE, Run, after, head_files
@@ -78,6 +79,7 @@ def test_of_two_pointers_of_a_shard_neither_is_published(location: DurableLocati
 def test_a_restart_goes_on_from_the_head(location: DurableLocation) -> None:
     first = Run(location, "a", 1)
     first.publish(0, 1)
+    location.write(partial_name(head_files(location)[0]), b"of a driver that was killed")
     second = Run(location, "b", 2, first)
     assert second.publish(0) is not None
     assert second.is_newest

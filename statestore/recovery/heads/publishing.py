@@ -37,6 +37,7 @@ from statestore.recovery.heads.head import (
     read_head,
     write_head,
 )
+from statestore.recovery.location.durable_files import is_partial, whole_name
 from statestore.recovery.location.durable_json import digest
 from statestore.recovery.location.durable_location import DurableLocation
 
@@ -172,10 +173,17 @@ class HeadPublisher:
             if not others:
                 self._order, self._published = order, [write_head(self.location, order, head)]
                 self.location.delete_all(name.file for name in names if name.order < order or name.suffix == ASKED)
+                self._delete_partial(order)
                 return True
             self.location.delete(asked.file)
             names = others
         return False
+
+    def _delete_partial(self, order: int) -> None:
+        """Delete what killed publishers of lower orders have left."""
+        partial = [name for name in self.location.names(HEADS_DIRECTORY) if is_partial(name)]
+        orders = ((name, head_names([whole_name(name)], (PUBLISHED, ASKED))) for name in partial)
+        self.location.delete_all(name for name, of in orders if of and of[0].order < order)
 
     def _names(self) -> list[HeadName]:
         return head_names(self.location.names(HEADS_DIRECTORY), (PUBLISHED, ASKED))

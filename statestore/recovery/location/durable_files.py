@@ -40,6 +40,11 @@ def is_partial(name: str) -> bool:
     return name.endswith(_PARTIAL)
 
 
+def whole_name(name: str) -> str:
+    """Return the name that a partial file was to get; any other name as it is."""
+    return name.rsplit(".", 2)[0] if is_partial(name) else name
+
+
 class LocalDisk:
     """Operations on local files, which a test can override; what is not synced may be lost with the power."""
 
@@ -150,11 +155,6 @@ class DurableEntry:
     name: str
     size_bytes: int
     modified_ms: int | None
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether this is a file that is being written, or that a crashed writer left."""
-        return is_partial(self.name)
 
 
 @dataclass(frozen=True)

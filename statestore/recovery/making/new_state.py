@@ -30,6 +30,7 @@ from statestore.errors import TargetNotEmptyError
 from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.pointer import CommitPointer, initial_name, initial_pointer, write_initial_pointer
+from statestore.recovery.location.durable_files import is_partial
 from statestore.recovery.location.durable_json import (
     MAX_DOCUMENT_BYTES,
     MAX_NOTE_BYTES,
@@ -244,7 +245,7 @@ def _is_state(location: DurableLocation) -> bool:
 
 def _first_file(location: DurableLocation, directory: str) -> str | None:
     """Return the name of a file in or below a directory; None if there are only leftovers of writers."""
-    files = (entry.name for entry in location.entries(directory) if not entry.is_partial)
+    files = (entry.name for entry in location.entries(directory) if not is_partial(entry.name))
     below = (_first_file(location, name) for name in location.directories(directory) if name not in _NO_STATE)
     return next(files, None) or next(filter(None, below), None)
 

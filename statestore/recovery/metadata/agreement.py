@@ -51,7 +51,7 @@ from statestore.errors import LocationBusyError, LocationInUseError
 from statestore.errors.readable import utc_text
 from statestore.errors.state import DurableFileCorruptedError
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.location.durable_files import is_partial
+from statestore.recovery.location.durable_files import is_partial, whole_name
 from statestore.recovery.location.durable_json import (
     MAX_DOCUMENT_BYTES,
     MAX_NOTE_BYTES,
@@ -127,7 +127,7 @@ def forget_agreements(location: DurableLocation, generation: int) -> None:
     if generation < _KEPT_GENERATIONS:
         return
     for name in location.names(AGREEMENT_DIRECTORY):
-        found = _parse_name(name)
+        found = _parse_name(whole_name(name))
         if found is not None and int(found[1]) <= generation - _KEPT_GENERATIONS:
             location.delete(name)
 

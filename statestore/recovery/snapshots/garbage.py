@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 from statestore.errors.state import DurableFileMissingError
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.location.durable_files import DurableEntry
+from statestore.recovery.location.durable_files import DurableEntry, is_partial, whole_name
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import (
     Written,
@@ -72,9 +72,7 @@ def find_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, 
 
     garbage = []
     for entry in entries:
-        # The partial file of a killed writer begins with the name that the file was to have.
-        written = parse_delta_name(entry.name.rsplit(".", 2)[0] if entry.is_partial else entry.name)
-        if is_past(written):
+        if is_past(parse_delta_name(whole_name(entry.name))):
             garbage.append(GarbageFile(entry.name, entry.size_bytes, f"no retained version needs deltas up to {floor}"))
     # The pointer names older snapshots until the next one is made.
     retained = [snapshot for snapshot in pointer.snapshots if snapshot.version >= floor]
@@ -93,11 +91,13 @@ def find_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, 
             files = (entry for entry in location.entries(directory) if entry.name not in needed)
             garbage.extend(GarbageFile(file.name, file.size_bytes, "no retained snapshot has it") for file in files)
     fences = sorted((fence, entry) for entry in entries if (fence := parse_fence_name(entry.name)) is not None)
-    for _, entry in fences[:-_KEPT_FENCES]:
+    cut = ((parse_fence_name(whole_name(entry.name)), entry) for entry in entries if is_partial(entry.name))
+    past = [(fence, entry) for fence, entry in cut if fence is not None and fence.epoch < epoch]
+    for _, entry in [*past, *fences[:-_KEPT_FENCES]]:
         garbage.append(GarbageFile(entry.name, entry.size_bytes, "a fence long past"))
     # These last: what is left of what they announce is garbage here too, and is removed before them.
     for entry in entries:
-        if is_past(parse_collection_name(entry.name)):
+        if is_past(parse_collection_name(whole_name(entry.name))):
             garbage.append(GarbageFile(entry.name, entry.size_bytes, "announces a collection that was broken off"))
     return Garbage(Written(floor, epoch), garbage)
 
