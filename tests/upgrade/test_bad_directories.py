@@ -57,11 +57,11 @@ def all_end_with(code: int, ended: list[Ended], *said: str) -> int:
 
 
 def test_a_store_in_order_of_time_is_not_read_as_windows_or_sessions(tmp_path: Path, tools: Tools) -> None:
-    """What Kafka Streams 4.3.1 has left of windows and sessions of EmitStrategy.onWindowClose."""
+    """What Kafka Streams 4.3.1 has left of windows and sessions that it puts out when they close, and of a buffer."""
     with tarfile.open(Path(__file__).parents[1] / "golden" / "in-order-of-time.tar.xz") as archive:
         archive.extractall(tmp_path / "source", filter="data")
     task = tmp_path / "source/shop/0_0"
-    for store, kind in (("minutes", "window"), ("visits", "session")):
+    for store, kind in (("minutes", "window"), ("visits", "session"), ("priced-Buffer", "window")):
         said = ["--store", store, "--kind", kind, "--window-size-ms", "10000", task]
         ended = [tools("scan", *said), tools("verify", *said), tools("export", *said, tmp_path / "rows.jsonl")]
         retention = ["--layout", "location", "--retention-ms", "610001"]

@@ -48,6 +48,7 @@ _HAS_SEGMENT_DIRECTORIES: Final = {
     StoreKind.SESSION: True,
 }
 _TIME_FIRST: Final = slice(1, 9)
+_BUFFER: Final = "-Buffer"  # what Kafka Streams calls buffers of joins, which have one segment for all times
 _SEGMENT: Final = re.compile(r"[.:](?P<start_ms>0|[1-9][0-9]{0,18})|-(?P<minute>[0-9]{12})")
 
 
@@ -111,6 +112,7 @@ def refuse_time_order(spec: StoreSpec, span: SegmentSpan, pairs: Iterable[Pair],
     for key, _ in pairs:
         try:
             is_by_key = span.holds(layout_of(spec).put_time_ms(key))
+            is_by_key &= span.end_ms is not None or not spec.name.endswith(_BUFFER)
         except FormatError:
             is_by_key = False
         if not is_by_key and key[:1] == b"\0" and span.holds(int.from_bytes(key[_TIME_FIRST], "big")):
