@@ -184,16 +184,18 @@ class SpillingWriteSet(WriteSet):
         # All of WriteSet.put with the count in it: every write of every batch goes through here.
         if self._closed:
             raise StoreClosedError(self.name)
+        pending = self._pending
+        held: bytes | Deleted
+        if value is None:
+            held = self._delete()
+            pending.written_bytes += len(key) + _held_bytes(held) + ENTRY_BYTES
+        else:
+            held = value
+            pending.written_bytes += len(key) + len(held) + ENTRY_BYTES
         if self._order.is_kept:
             self._order.expect(key)
         self.changes.pop(key, None)
-        pending = self._pending
-        if value is None:
-            self.changes[key] = deleted = self._delete()
-            pending.written_bytes += len(key) + _held_bytes(deleted) + ENTRY_BYTES
-        else:
-            self.changes[key] = value
-            pending.written_bytes += len(key) + len(value) + ENTRY_BYTES
+        self.changes[key] = held
         if pending.written_bytes > pending.limit_bytes:
             pending.relieve()
 
