@@ -26,11 +26,12 @@ class KeyOrder(Generic[V]):
         """Whether a range was asked for: before that, changes need not be announced."""
         self._ordered: list[bytes] = []
         self._added: list[bytes] = []
-        self._scans: weakref.WeakSet[PairScan[V]] = weakref.WeakSet()
+        self._scans: weakref.WeakSet[PairScan[V]] | None = None
+        """Those that may not have copied all; None if none has begun since the last change: every put looks here."""
 
     def expect(self, *keys: bytes) -> None:
         """Note that these keys are about to be set; while no order is kept, that need not be called."""
-        if self._scans:
+        if self._scans is not None:
             self._copy_scans()
         for key in keys:
             if key not in self._held:
@@ -74,15 +75,17 @@ class KeyOrder(Generic[V]):
         low, high = self._span(start, end)
         if high - low > _FEW:
             scan = PairScan(self._held, self._ordered, low, high, reverse)
+            if self._scans is None:
+                self._scans = weakref.WeakSet()
             self._scans.add(scan)
             return scan
         found = [(key, self._held[key]) for key in self._ordered[low:high]]
         return found[::-1] if reverse else found
 
     def _copy_scans(self) -> None:
-        for scan in self._scans:
+        for scan in self._scans or ():
             scan.copy()
-        self._scans.clear()
+        self._scans = None
 
     def _span(self, start: bytes | None, end: bytes | None) -> tuple[int, int]:
         ordered = self._settle()
