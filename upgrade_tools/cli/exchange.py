@@ -17,6 +17,7 @@ from upgrade_tools.errors import UnknownKindError
 from upgrade_tools.location.rescale import roll_back
 from upgrade_tools.rows.exchange import Exchanged, ImportOptions, export_state, import_state
 from upgrade_tools.rows.files import FileFormat, refuse_existing, row_count
+from upgrade_tools.states.state import StateOptions
 
 _GROUP = "Out, in and back"
 FormatOption = Annotated[
@@ -79,7 +80,7 @@ def import_(
     target = DurableLocation(location)
     refuse_occupied(target)
     expiry_headers = o.expiry_headers(expiry_header)
-    options = ImportOptions(shards, spans.retention_ms, spans.segment_interval_ms, work_dir, expiry_headers)
+    options = ImportOptions(StateOptions(**spans.chosen(), work_dir=work_dir), shards, expiry_headers)
     with phase_bars(row_count(file, chosen)) as advance:
         done = import_state(file, chosen, target, options, advance)
     _show(done, "imported into", as_json)

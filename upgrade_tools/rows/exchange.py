@@ -97,11 +97,10 @@ def _unclean(spec: StoreSpec, part: int) -> str:
 class ImportOptions:
     """Options of an import; None takes what the file says."""
 
+    said: StateOptions
+    """What the user says of the stores, and where there is room."""
     shards: int | None = None
     """Rows are placed on this many shards by key; None keeps them in the parts that they are from."""
-    retention_ms: int | None = None
-    segment_interval_ms: int | None = None
-    work_dir: str | None = None
     expiry_headers: Mapping[str, str] = field(default_factory=dict)
     """The header by which the entries of a store expire, by store."""
 
@@ -130,7 +129,7 @@ def import_state(
         for part, spec, rows in _rows_of_stores(path, file_format, specs):
             latest.see(part, spec, rows)
             on_entries("looking for the latest times", rows.num_rows)
-    made = NewState.claim(target, metadata, f"the file {path.name}", work_dir=options.work_dir)
+    made = NewState.claim(target, metadata, f"the file {path.name}", work_dir=options.said.work_dir)
     made = replace(made, expiry_headers=options.expiry_headers)
     filling, unexpired = made.filling(), Unexpired(latest)
     for part, spec, rows in _rows_of_stores(path, file_format, specs):
@@ -209,5 +208,4 @@ def _spec(recorded: dict[str, object], path: Path, options: ImportOptions) -> St
         raise RowFileError(
             str(path), problem=f"it describes a store that this release does not know ({cause})"
         ) from cause
-    said = StateOptions(retention_ms=options.retention_ms, segment_interval_ms=options.segment_interval_ms)
-    return durable_spec(spec, said, str(path))
+    return durable_spec(spec, options.said, str(path))
