@@ -3,9 +3,10 @@
     classic   a listener of the driver's own ──> HeadPublisher, one for each run and state
     Connect   StateStoreListener in the client ── on_server: a HeadPublisher for each batch
 
-Spark posts a query's progress after it has written the batch to its commit log, so what is published is committed. A
-listener has a thread of its own: no batch waits for it. An event that is lost, or a driver that is killed, costs heads,
-until the next one is known in full.
+Spark posts a query's progress after it has written the batch to its commit log, so what is published is committed. All
+listeners of a session share a thread, and each state has one for its heads: no batch waits for them, and no listener
+for a location that does not answer. An event that is lost, or a driver that is killed, costs heads, until the next one
+is known in full.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
+from queue import Full, Queue
+from threading import Thread
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
@@ -38,7 +42,9 @@ from statestore.spark.shards.shard_call import POINTER, WENT_ON_FROM
 
 _LOG = logging.getLogger(__name__)
 _WAITING: Final = 100
-"""How many batches without a head a client keeps, to tell the server of them with the next one."""
+"""How many batches without a head are kept; a client tells the server of them with the next one."""
+_LAST_HEAD_S: Final = 10.0
+"""How long the end of a query waits for its last head."""
 _states: WeakKeyDictionary[SparkSession, dict[str, tuple[DurableLocation, StateMetadata]]] = WeakKeyDictionary()
 """By session and id: the states of which heads are published."""
 
@@ -70,7 +76,7 @@ class _HeadListener:
     ) -> None:
         self._states = states
         self._session = session
-        self._publishers: dict[tuple[str, str], HeadPublisher] = {}
+        self._publishers: dict[tuple[str, str], _Publishing] = {}
         """By run and state."""
         self._checkpoints: dict[str, str] = {}
         """By run."""
@@ -82,22 +88,20 @@ class _HeadListener:
             for state_id, told in _told(progress, self._states):
                 run = str(progress.runId)
                 if (run, state_id) not in self._publishers:
-                    recorded = partial(self._recorded, run, state_id)
+                    recorded = partial(self._recorded, self._checkpoints.get(run), state_id)
                     made = _publisher(*self._states[state_id], str(progress.id), run, recorded)
-                    self._publishers[run, state_id] = made
-                try:
-                    self._publishers[run, state_id].take(*told)
-                except StateStoreError as failure:
-                    _warn(progress, failure)
+                    self._publishers[run, state_id] = _Publishing(made)
+                self._publishers[run, state_id].take(told)
         except Exception:
             # Spark would only print it.
             _LOG.exception("no head of a batch")
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Forget the run."""
+        """Forget the run, once its heads are published."""
         run = event.runId().toString()
         self._checkpoints.pop(run, None)
-        self._publishers = {key: publisher for key, publisher in self._publishers.items() if key[0] != run}
+        for key in [key for key in self._publishers if key[0] == run]:
+            self._publishers.pop(key).end()
 
     def onQueryStarted(self, event: Any) -> None:
         """Remember where the run's checkpoint is. Spark waits for this."""
@@ -113,9 +117,9 @@ class _HeadListener:
     def onQueryIdle(self, event: Any) -> None:
         """Do nothing: no batch ran."""
 
-    def _recorded(self, run: str, state_id: str, batch: int) -> list[CommitPointer]:
-        """Return the pointers of a state that a run's checkpoint has after a batch; none if it can't be read."""
-        spark, checkpoint = self._session(), self._checkpoints.get(run)
+    def _recorded(self, checkpoint: str | None, state_id: str, batch: int) -> list[CommitPointer]:
+        """Return the pointers of a state that a checkpoint has after a batch; none if it can't be read."""
+        spark = self._session()
         if spark is None or checkpoint is None:
             return []
         try:
@@ -127,6 +131,37 @@ class _HeadListener:
 
     class Java:
         implements = (LISTENER,)
+
+
+class _Publishing:
+    """Publishes the heads of a run in one state, in a thread of its own."""
+
+    def __init__(self, publisher: HeadPublisher) -> None:
+        self._publisher = publisher
+        self._told: Queue[_Told | None] = Queue(_WAITING)
+        self._thread = Thread(target=self._publish, name="heads", daemon=True)
+        self._thread.start()
+
+    def take(self, told: _Told) -> None:
+        """Have what a batch has committed published. If too many wait, it is left out."""
+        with suppress(Full):
+            self._told.put_nowait(told)
+
+    def end(self) -> None:
+        """Wait a little until all is published."""
+        if self._told.full():
+            self._told.get_nowait()
+        self._told.put(None)
+        self._thread.join(_LAST_HEAD_S)
+
+    def _publish(self) -> None:
+        while (told := self._told.get()) is not None:
+            try:
+                self._publisher.take(*told)
+            except StateStoreError as failure:
+                _warn(told.batch, self._publisher.query, failure)
+            except Exception:
+                _LOG.exception("no head of batch %d of query %s", told.batch, self._publisher.query)
 
 
 class ClientHeads:
@@ -146,7 +181,7 @@ class ClientHeads:
                 if on_server(spark, _publish, *states[state_id], str(progress.id), run, list(waiting)):
                     waiting.clear()
             except StateStoreError as failure:
-                _warn(progress, failure)
+                _warn(progress.batchId, str(progress.id), failure)
             except Exception:
                 _LOG.exception("no head of batch %d of query %s", progress.batchId, progress.id)
 
@@ -205,5 +240,5 @@ def _publish(location: DurableLocation, metadata: StateMetadata, query: str, run
     return [publisher.take(*each) is not None for each in told][-1]
 
 
-def _warn(progress: StreamingQueryProgress, failure: StateStoreError) -> None:
-    _LOG.warning("no head of batch %d of query %s: %s", progress.batchId, progress.id, failure)
+def _warn(batch: int, query: str, failure: StateStoreError) -> None:
+    _LOG.warning("no head of batch %d of query %s: %s", batch, query, failure)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from orders import seeded_orders
+from orders import running_total_topology, seeded_orders
 from statestore.errors import RecoveryError
 from statestore.recovery.heads.head import HEADS_DIRECTORY
-from statestore.spark import read_store, register_data_source
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.spark import read_store, register_data_source, stateful
 from statestore.spark.checkpoints.checkpoint import recorded_pointers
 from tests.support.spark.heads import wait_for_head
-from tests.support.spark.queries import OrderQuery
+from tests.support.spark.queries import SHARDS, OrderQuery
 from upgrade_tools.cli.app import main
 
 pytestmark = pytest.mark.slow
@@ -121,3 +124,34 @@ def test_a_dataframe_is_of_the_head_by_which_it_was_first_used(spark: SparkSessi
         PySparkException, match="'checkpoint' of the data source headerstate is missing, and there is no head"
     ):
         spark.read.format("headerstate").load(state).collect()
+
+
+class Unanswering(DurableLocation):
+    """A location that does not answer when a head is written, until it is released."""
+
+    is_released = threading.Event()
+
+    def _write(self, name: str, content: Any) -> None:
+        if name.startswith(HEADS_DIRECTORY):
+            self.is_released.wait(60)
+        super()._write(name, content)
+
+
+def test_heads_wait_for_no_location_but_their_own(spark: SparkSession, tmp_path: Path) -> None:
+    queries = [OrderQuery(spark, tmp_path / name, VIAS[1]) for name in ("stuck", "sound")]
+    for query, kind in zip(queries, (Unanswering, DurableLocation), strict=True):
+        query.state_location = kind(tmp_path / query.home.name / "state")
+        query.add(ORDERS[:5])
+    rows = stateful(
+        queries[0].records(), running_total_topology(), shards=SHARDS, state_location=queries[0].state_location
+    )
+    checkpoint = str(tmp_path / "stuck" / "checkpoint")
+    stuck = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+    try:
+        stuck.processAllAvailable()
+        queries[1].run()
+        wait_for_head(tmp_path / "sound" / "state", 0)
+    finally:
+        Unanswering.is_released.set()
+        stuck.stop()
+    wait_for_head(tmp_path / "stuck" / "state", 0)
