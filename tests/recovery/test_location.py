@@ -167,7 +167,7 @@ def test_checking_whether_it_can_be_written_leaves_nothing(location: DurableLoca
 def test_partial_files_are_known(location: DurableLocation) -> None:
     location.write(partial_name("x"), b"half")
     location.write("x", b"whole")
-    assert [entry.is_partial for entry in location.entries("")] == [False, True]
+    assert [is_partial(name) for name in location.names("")] == [False, True]
     assert is_partial(partial_name("x"))
     assert not is_partial("x")
 

@@ -16,6 +16,7 @@ import pytest
 from orders import expected_totals, seeded_orders
 from statestore.errors import LocationError
 from statestore.errors.state import LocationNotWritableError
+from statestore.recovery.location.durable_files import is_partial
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.hdfs import NativeHdfs
 from statestore.recovery.location.retrying import Retrying
@@ -86,7 +87,7 @@ def test_a_writer_killed_in_the_middle_leaves_a_partial_file_alone(hdfs: Hdfs) -
     writer = subprocess.run([sys.executable, "-c", DIES_IN_THE_MIDDLE, location.uri], check=False)
     assert writer.returncode == -signal.SIGKILL
     assert location.read("large", MAX_BYTES) is None
-    assert [entry.is_partial for entry in location.entries("")] == [True]
+    assert [is_partial(name) for name in location.names("")] == [True]
 
 
 def test_tasks_that_claim_a_location_at_once_do_not_fail(hdfs: Hdfs) -> None:
