@@ -8,15 +8,19 @@ from __future__ import annotations
 import struct
 from collections.abc import Generator, Iterator
 from operator import index
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, overload
 
+import numpy as np
 import pyarrow as pa
 
+from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import Pair
 from statestore.errors import DeserializationError, FormatError
-from statestore.format.keys.time_key_columns import encode_window_keys
+from statestore.format.binary_columns import Integers
+from statestore.format.key_groups import KeyGroups
+from statestore.format.keys.time_key_columns import encode_window_keys, window_starts
 from statestore.format.keys.window_key import MAX_SEQUENCE, MAX_TIME_MS, check_time, encode_window_key, split_window_key
 from statestore.format.values.store_format import StoreFormat
 from statestore.headers.record_columns import RecordColumns
@@ -25,7 +29,13 @@ from statestore.stores.codec import HeldColumns
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
 from statestore.stores.readable_store import ReadForms, SegmentedParts, SegmentedReadableStore
-from statestore.stores.segment_columns import get_segmented, put_segmented, times_of, upper_bound
+from statestore.stores.segment_columns import (
+    get_segmented,
+    put_segmented,
+    scan_segmented,
+    times_of,
+    upper_bound,
+)
 from statestore.stores.supplier import Duration, in_milliseconds
 from statestore.stores.typed_store import HeadersBytesStore, TypedStore
 
@@ -33,9 +43,19 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _START = struct.Struct(">q")
+_SEQUENCE = struct.Struct(">i")
 _OF_KEY, _OF_KEYS = ("key", "from_ms", "to_ms"), ("from_key", "to_key", "from_ms", "to_ms")
 _FETCH = ReadForms("fetch", ("key", "time_ms"), _OF_KEY, _OF_KEYS)
 _BACKWARD_FETCH = ReadForms("backward_fetch", _OF_KEY, _OF_KEYS)
+
+
+class FoundWindows(NamedTuple):
+    """The windows of several keys, a row for each: key by key, and for each in order of time."""
+
+    rows: Integers
+    """The place of the window's key among those that were asked for."""
+    starts_ms: Integers
+    held: HeldColumns
 
 
 class ReadOnlyWindowStore(SegmentedReadableStore, Generic[K, V]):
@@ -93,6 +113,20 @@ class ReadOnlyWindowStore(SegmentedReadableStore, Generic[K, V]):
             found = map(self._stored_window, raw_keys.to_pylist(), starts_ms.tolist())
             return self._held(columns, pa.array(list(found), pa.binary()))
         return self._held(columns, get_segmented(self._parts, encode_window_keys(raw_keys, starts_ms), starts_ms))
+
+    def _windows_of_keys(self, keys: pa.BinaryArray, from_ms: Integers, to_ms: Integers) -> FoundWindows:
+        """Return the windows of each key, in bytes, that start in the time beside it, both ends inclusive.
+
+        Also those that the retention hides by now: see `_visible`.
+        """
+        self._require_open()
+        bounds = list(zip(map(_START.pack, from_ms.tolist()), map(_suffix, to_ms.tolist()), strict=True))
+        rows, windows, stored = scan_segmented(self._parts, keys.to_pylist(), bounds, self._segments.ids_of(from_ms))
+        return FoundWindows(rows, window_starts(windows), self._held(self._columns(), stored))
+
+    def _first_visible_after(self, put_times_ms: Integers) -> Integers:
+        """Return the first time that is shown after each of some puts at these times, one after the other."""
+        return np.maximum(self._segments.stream_times(put_times_ms) - self._segments.retention_ms + 1, 0)
 
     @overload
     def backward_fetch(self, key: K, from_ms: Duration, to_ms: Duration) -> StoreIterator[tuple[int, V]]: ...
@@ -223,11 +257,15 @@ class WindowStore(ReadOnlyWindowStore[K, V], TypedStore):
         keys, stored = columns.key_bytes(records.key), columns.stored(records)
         starts_ms = times_of("window_start_ms", window_start_ms, len(records))
         self._watch_many(stored)
-        is_put = not self._retain_duplicates and put_segmented(
-            self._parts, encode_window_keys(keys, starts_ms), starts_ms, stored, records
-        )
-        if not is_put:
+        sequences: Integers | int | None = 0
+        if self._retain_duplicates:  # of which a deletion is none, nor does it bring stream time
+            sequences = None if stored.null_count else self._next_sequences(keys, starts_ms)
+        if sequences is None or not put_segmented(
+            self._parts, encode_window_keys(keys, starts_ms, sequences), starts_ms, stored, records
+        ):
             self._put_one_by_one(self._put_stored, records, keys.to_pylist(), starts_ms.tolist(), stored.to_pylist())
+        elif isinstance(sequences, np.ndarray) and len(sequences):
+            self._sequence = int(sequences[-1])
 
     def _put_stored(self, key_bytes: bytes, window_start_ms: int, stored: bytes | None) -> None:
         if stored is not None or not self._retain_duplicates:
@@ -252,6 +290,20 @@ class WindowStore(ReadOnlyWindowStore[K, V], TypedStore):
         highest = 0 if present is None else split_window_key(present[0])[2]
         self._sequence = max(self._sequence, highest) + 1 & MAX_SEQUENCE
         return self._sequence
+
+    def _next_sequences(self, keys: pa.BinaryArray, starts_ms: Integers) -> Integers | None:
+        """Return what `_next_sequence` would for puts one after the other; None if the numbers start anew."""
+        segments, last = self._segments, _SEQUENCE.pack(MAX_SEQUENCE)
+        groups = KeyGroups(layout_of(self._parts.spec).physical_keys(encode_window_keys(keys, starts_ms)))
+        ranges = [(window, window[: -_SEQUENCE.size] + last) for window in groups.keys.to_pylist()]
+        found = self._inner.range_many(ranges)
+        lasts = [split_window_key(pairs[-1][0])[2] if pairs else 0 for pairs in found]
+        highest = np.array(lasts, np.int64)[groups.codes]
+        # Of segments that expire on the way, nothing is found.
+        highest[segments.ids_of(starts_ms) < segments.first_live_at(segments.stream_times(starts_ms))] = 0
+        numbers = np.arange(len(keys))
+        sequences: Integers = np.maximum.accumulate(np.maximum(highest - numbers, self._sequence)) + numbers + 1
+        return None if len(sequences) and sequences[-1] > MAX_SEQUENCE else sequences
 
 
 class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):

@@ -108,7 +108,7 @@ class WriteSet(ScannedStore):
         self._require_open()
         pending = self._order.pairs(start, end, reverse=reverse)
         committed_start = max(start or b"", self._floor) if self._floor else start
-        if committed_start is not None and self._is_behind_committed(committed_start):
+        if committed_start is not None and committed_start > self._last_committed():
             # So are most scans of stores in order of time: only the batch has written about its time.
             puts = ((key, value) for key, value in pending if value.__class__ is not Deleted)
             return self._hand_out(puts) if pending else iter(())  # type: ignore[arg-type]
@@ -121,7 +121,13 @@ class WriteSet(ScannedStore):
         """Return the pairs of each range, in key order."""
         self._require_open()
         floor, changes, between = self._floor, self.changes, self._order.between
-        committed = self.inner.range_many([(max(start, floor), end) for start, end in ranges] if floor else ranges)
+        asked = [(max(start, floor), end) for start, end in ranges] if floor else ranges
+        last = self._last_committed()
+        places = [place for place, (start, _) in enumerate(asked) if start <= last]
+        committed: list[list[Pair]] = [[] for _ in ranges]
+        found = self.inner.range_many([asked[place] for place in places]) if places else ()
+        for place, pairs in zip(places, found, strict=True):
+            committed[place] = pairs
         if not changes:
             return committed
         written = [[(key, changes[key]) for key in between(start, end)] for start, end in ranges]
@@ -172,11 +178,11 @@ class WriteSet(ScannedStore):
         self._require_open()
         return self.inner.approximate_size_bytes()
 
-    def _is_behind_committed(self, start: bytes) -> bool:
-        """Return whether `start` is behind all that is committed, where nothing is written before a `clear`."""
+    def _last_committed(self) -> bytes:
+        """Return the last key that is committed, b"" if there is none: nothing is written there before a `clear`."""
         if self._committed_end is None:
             self._committed_end = next(self.inner.range(None, None, reverse=True), (b"", b""))[0]
-        return start > self._committed_end
+        return self._committed_end
 
     def _delete(self) -> Deleted:
         """Return what stands for a value that is deleted now."""

@@ -24,10 +24,10 @@ _WINDOW_SUFFIX: Final = np.dtype([("start_ms", ">i8"), ("sequence", ">i4")])
 _SESSION_SUFFIX: Final = np.dtype([("end_ms", ">i8"), ("start_ms", ">i8")])
 
 
-def encode_window_keys(keys: pa.BinaryArray, starts_ms: Integers) -> pa.BinaryArray:
-    """Return `encode_window_key` of each key and start, which is 0 or more, with the sequence number 0."""
+def encode_window_keys(keys: pa.BinaryArray, starts_ms: Integers, sequences: Integers | int = 0) -> pa.BinaryArray:
+    """Return `encode_window_key` of each key, start and sequence number, which are 0 or more."""
     suffixes = np.zeros(len(keys), _WINDOW_SUFFIX)
-    suffixes["start_ms"] = starts_ms
+    suffixes["start_ms"], suffixes["sequence"] = starts_ms, sequences
     return _with_suffixes(keys, suffixes)
 
 
