@@ -33,7 +33,7 @@ from statestore.dsl.processors.deduplicating import (
     OfKey,
 )
 from statestore.dsl.processors.fixed_key import FixedKeyProcessor
-from statestore.dsl.processors.joining import Joiner
+from statestore.dsl.processors.joins.joining import Joiner
 from statestore.dsl.processors.stateless import (
     FILTER,
     FILTER_NOT,
@@ -410,9 +410,7 @@ class KStream(Staged):
         names = (None, None) if options.name is None else (f"{options.name}-left", f"{options.name}-right")
         left = self._by_key(names[0], stored.key_serde, stored.value_serde)
         right = other._by_key(names[1], stored.key_serde, stored.other_value_serde)
-        node = add_stream_join(left, right, kind, joiner, windows, stored, options)
-        key_serde = stored.key_serde or left.key_serde or right.key_serde
-        return KStream(Stage(self._graph, node, key_serde, options.value_serde))
+        return KStream(add_stream_join(left, right, kind, joiner, windows, stored, options))
 
     def _join_table(
         self, kind: JoinKind, options: JoinOptions, other: KTable[Any], joiner: Joiner, joined: Joined | None = None

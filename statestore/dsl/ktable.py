@@ -13,7 +13,7 @@ from statestore.dsl.joins.foreign_key_joins import add_foreign_key_join
 from statestore.dsl.joins.stream_joins import JoinKind, require_kind
 from statestore.dsl.joins.table_joins import TableSide, add_table_table_join
 from statestore.dsl.materialized import Materialized
-from statestore.dsl.processors.joining import Joiner
+from statestore.dsl.processors.joins.joining import Joiner
 from statestore.dsl.processors.regrouping import RegroupingPlan, RegroupingTable
 from statestore.dsl.processors.stateless import NewValue, NewValueColumns, PassThrough, PassThroughColumns
 from statestore.dsl.processors.suppressing import SuppressPlan

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from statestore.errors import TopologyError
 from statestore.format.keys.entry_key import VALUE_KEYS, with_windows
 from statestore.format.serde import Serde
-from statestore.processor.nodes import TopicNameExtractor
+from statestore.processor.nodes import TopicNameExtractor, names_by_topic
 from statestore.processor.processor import EitherWay, ProcessorSupplier
 from statestore.processor.topology import Topology
 from statestore.stores.builder import PartStore, StoreBuilder
@@ -191,10 +191,10 @@ class StreamGraph:
         return self._windows.get(name, ())
 
     def either_way(
-        self, name: str, records: ProcessorSupplier, columns: ProcessorSupplier | None
+        self, name: str, records: ProcessorSupplier, columns: ProcessorSupplier | None, meeting: str | None = None
     ) -> Callable[[], ProcessorSupplier]:
         """Return the plan of a node that takes records, or columns if `columns` is not None and all above allow it."""
-        return lambda: records if columns is None or self.goes_by_record(name) else EitherWay(columns, records)
+        return lambda: records if columns is None or self.goes_by_record(name) else EitherWay(columns, records, meeting)
 
     def goes_by_record(self, name: str) -> bool:
         """Return whether a node must take records one by one; call it when the topology is built.
@@ -243,21 +243,12 @@ class StreamGraph:
             for store in {*(builder.name for builder in node.stores()), *node.reads()}:
                 users.setdefault(store, []).append(node.name)
         met: set[str] = set()
-        for names in (*meetings, *users.values(), *self._sinks_by_topic()):
+        for names in (*meetings, *users.values(), *names_by_topic(self._sinks)):
             seen: set[str] = set()
             for name in names:
                 met |= seen & sources[name]
                 seen |= sources[name]
         return frozenset(name for name, above in sources.items() if above & met)
-
-    def _sinks_by_topic(self) -> list[list[str]]:
-        """Return the sinks that may write to each topic, and last the sinks that choose their topic per record."""
-        choosing = [name for name, topic in self._sinks.items() if callable(topic)]
-        named = {topic: [*choosing] for topic in self._sinks.values() if isinstance(topic, str)}
-        for name, topic in self._sinks.items():
-            if isinstance(topic, str):
-                named[topic].append(name)
-        return [*named.values(), choosing]
 
     def _take_number(self) -> int:
         self._next += 1

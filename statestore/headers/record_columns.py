@@ -19,10 +19,11 @@ ORIGIN: Final = pa.schema(
         pa.field("offset", pa.int64(), nullable=False),
         pa.field("stream_time_ms", pa.int64(), nullable=False),
         pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),
     ]
 )
 """What a batch knows of the input record behind each row: where it came from, the shard's stream time once it was
-read, and the size of its key, value and headers as they came."""
+read, the size of its key, value and headers as they came, and its place among the rows that go on together."""
 
 
 class RecordColumns:
@@ -99,6 +100,11 @@ class RecordColumns:
     def stream_time_ms(self) -> pa.Int64Array | None:
         """The shard's stream time once each record was read, in milliseconds since the epoch."""
         return self._origin_column("stream_time_ms")
+
+    @property
+    def row(self) -> pa.Int64Array | None:
+        """The place of each record's input record among those that go on together."""
+        return self._origin_column("row")
 
     @property
     def by_key(self) -> KeyGroups:

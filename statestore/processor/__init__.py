@@ -5,6 +5,7 @@ processor       what a user writes; context, record, punctuation, processor_meta
 task            runs a topology over the records of a shard; task_stores: its stores; failing_records: those that fail
 earlier_times   the stream times that shards had seen before the state was rescaled
 receivers       how each kind of node handles a record; column_receivers: the same for records in columns
+column_sources  which rows of a batch go on together in columns
 interceptors    the context of interceptors, and their hooks for deserialized records
 chain_client    interceptors around a plain producer or consumer of Kafka
 rehearsal       tries a topology out before it runs

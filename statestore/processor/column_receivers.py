@@ -6,153 +6,27 @@ included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from statestore.errors import DeserializationError, SerializationError, TopologyError
+from statestore.errors import SerializationError
 from statestore.errors.readable import record_place
-from statestore.format.binary_columns import Flags, Integers, row_sizes
 from statestore.format.json_serde import json_column
-from statestore.format.serde import Serde, columns_of
+from statestore.format.serde import Serde
 from statestore.format.serde_columns import BYTES_COLUMNS, DOUBLE_COLUMNS, INT64_COLUMNS, STRING_COLUMNS, ColumnSerde
-from statestore.headers.record_columns import ORIGIN, RecordColumns
+from statestore.headers.record_columns import RecordColumns
 from statestore.headers.topic_columns import SINK_COLUMNS
 from statestore.interception.task_passages import SendBatch
 from statestore.processor.context import BatchReceiver, Receiver, TaskRecordContext
-from statestore.processor.earlier_times import EarlierTimes
-from statestore.processor.nodes import SinkNode, SourceNode
+from statestore.processor.nodes import SinkNode
 from statestore.processor.processor import BatchProcessor
-from statestore.processor.punctuation import stream_time_intervals_ms
 from statestore.processor.receivers import locate_failures
 from statestore.processor.record import Record
-from statestore.processor.topology import Topology
-from statestore.recovery.commit.pointer_fields import RecordedPunctuations
-
-_ROWS_MIN: Final = 128
-"""From here on, columns are faster than single records."""
-T = TypeVar("T")
 
 _TYPES = {bytes: pa.binary(), str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-
-
-class ReadColumns(NamedTuple):
-    """What a source makes of a batch; each column has a row for each row of the batch."""
-
-    records: RecordColumns
-    """Key and value of a row that is not readable are null."""
-    is_readable: Flags
-    is_timed: Flags
-    stream_times_ms: Integers
-    """The shard's stream time after each row."""
-
-
-class ColumnSource:
-    """Turns batches of its topics into RecordColumns. Raises TopologyError unless both its serdes have columns."""
-
-    def __init__(
-        self,
-        node: SourceNode,
-        children: Sequence[BatchReceiver],
-        earlier: EarlierTimes | None = None,
-        *,
-        is_needed: bool = True,
-    ) -> None:
-        """`is_needed` of False means that all below take single records, too."""
-        self.node = node
-        self.rows_min = 0 if is_needed else _ROWS_MIN
-        """Fewer rows are faster one by one."""
-        self._earlier = earlier if node.takes_time_on else None
-        self.children = children
-        self._key = columns_of(node.key_serde, "key", self._no_columns)
-        self._value = columns_of(node.value_serde, "value", self._no_columns)
-
-    def _no_columns(self, problem: str) -> TopologyError:
-        return TopologyError(
-            f"source {self.node.name!r} has a batch processor below it, but {problem}: give it Serdes.bytes() and "
-            "decode the column in process_batch(), or a serde with columns (Serdes.of)"
-        )
-
-    def read(self, batch: pa.RecordBatch, stream_time_ms: int) -> ReadColumns:
-        """Return what a batch of SOURCE_COLUMNS holds; `stream_time_ms` is the shard's before it."""
-        keys, values, timestamps = (batch.column(name) for name in ("key", "value", "timestamp_ms"))
-        sizes = row_sizes(keys) + row_sizes(values) + row_sizes(batch.column("headers"))
-        key, key_is_readable = _deserialized(self.node.key_serde, self._key, keys)
-        value, value_is_readable = _deserialized(self.node.value_serde, self._value, values)
-        is_readable = key_is_readable & value_is_readable
-        times = timestamps.to_numpy()
-        read_times = np.where(is_readable, times, -1) if self.node.takes_time_on else np.full(len(times), -1)
-        stream_times = np.maximum(np.maximum.accumulate(read_times), stream_time_ms)
-        origin = [batch.column(name) for name in ("topic", "partition", "offset")]
-        of_records = stream_times
-        if self._earlier is not None:
-            earlier = self._earlier.of_many(pc.fill_null(keys, b""), batch.column("partition").to_numpy())
-            of_records = np.maximum(stream_times, earlier)
-        origin += [pa.array(of_records, pa.int64()), pa.array(sizes, pa.int64())]
-        records = RecordColumns.adopt(
-            key, value, timestamps, batch.column("headers"), pa.record_batch(origin, schema=ORIGIN)
-        )
-        return ReadColumns(records, is_readable, times >= 0, stream_times)
-
-
-def source_runs(
-    batch: pa.RecordBatch, sources: Mapping[str | None, ColumnSource | None]
-) -> Iterator[tuple[ColumnSource | None, pa.RecordBatch]]:
-    """Yield the rows of a batch in their order, those together that follow each other and go to the same source.
-
-    None is for rows that go one by one. `sources` has one for each topic, and under None that of all others.
-    """
-    runs: list[tuple[ColumnSource | None, int, int]] = []
-    for source, start, end in topic_runs(batch, _by_topic(sources)):
-        if source is not None and end - start < source.rows_min:
-            source = None
-        if source is None and runs and runs[-1][0] is None:
-            start = runs.pop()[1]
-        runs.append((source, start, end))
-    return ((source, batch.slice(start, end - start)) for source, start, end in runs)
-
-
-def are_cut_short(
-    topology: Topology, recorded: RecordedPunctuations, first: Callable[[], pa.RecordBatch | None]
-) -> bool:
-    """Return whether columns would be so short that nodes that take either way are faster with single records.
-
-    They are where sources alternate, or punctuators by stream time that earlier batches `recorded` run often. `first`
-    returns the first records of a batch, None if it has none; it is only called where the answer depends on them.
-    """
-    intervals_ms = stream_time_intervals_ms(recorded)
-    if not topology.has_nodes_either_way or (len(topology.sources) < 2 and not intervals_ms):
-        return False
-    batch = first()
-    if batch is None:
-        return False
-    sources = {topic: each.name for each in topology.sources.values() for topic in each.topics or (None,)}
-    runs = sum(1 for _ in topic_runs(batch, _by_topic(sources)))
-    span_ms = int(np.ptp(batch.column("timestamp_ms").to_numpy()))
-    runs += sum(span_ms // interval_ms for interval_ms in intervals_ms)
-    return runs > 1 and batch.num_rows < runs * _ROWS_MIN
-
-
-def _by_topic(sources: Mapping[str | None, T]) -> Callable[[str], T | None]:
-    """Return what gives the source of a topic; under None is that of all others."""
-    return lambda topic: sources.get(topic, sources.get(None))
-
-
-def topic_runs(batch: pa.RecordBatch, of: Callable[[str], T]) -> Iterator[tuple[T, int, int]]:
-    """Yield start and end of the runs of rows whose topics have the same value of `of`, in order, with that value."""
-    if not batch.num_rows:
-        return
-    topics = batch.column("topic")
-    of_topic = [of(topic) for topic in topics.dictionary.to_pylist()]
-    number_of = {id(each): number for number, each in enumerate(of_topic)}
-    numbers = np.array([number_of[id(each)] for each in of_topic])[topics.indices.to_numpy()]
-    starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()]
-    for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
-        yield of_topic[numbers[start]], start, end
 
 
 def processor_batches(name: str, processor: BatchProcessor, context: TaskRecordContext) -> BatchReceiver:
@@ -217,25 +91,6 @@ def sink_batches(
         return None
 
     return receive_batch
-
-
-def _deserialized(serde: Serde[Any], columns: ColumnSerde, data: pa.BinaryArray) -> tuple[pa.Array, Flags]:
-    """Return the deserialized column, and which rows could be read; the others are null."""
-    try:
-        return columns.deserialize(data), np.ones(len(data), np.bool_)
-    except DeserializationError:
-        is_readable = np.array([_is_readable(serde, item) for item in data.to_pylist()], np.bool_)
-        kept = pc.if_else(pa.array(is_readable), data, pa.scalar(None, pa.binary()))
-        return columns.deserialize(kept), is_readable
-
-
-def _is_readable(serde: Serde[Any], data: bytes | None) -> bool:
-    try:
-        if data is not None:
-            serde.deserialize(data)
-    except DeserializationError:
-        return False
-    return True
 
 
 def _columns_to_write(serde: Serde[Any] | None, type_: pa.DataType) -> ColumnSerde | None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from statestore.connect.typed_headers import TypedHeaders
 
 StoreClass = TypeVar("StoreClass")
+MeetingClass = TypeVar("MeetingClass")
 Receiver = Callable[[Record[Any, Any]], None]
 BatchReceiver = Callable[[RecordColumns], None]
 
@@ -45,6 +46,7 @@ class TaskRecordContext:
         "headers",
         "offset",
         "partition",
+        "row",
         "row_size_bytes",
         "source",
         "stream_time_ms",
@@ -67,7 +69,7 @@ class TaskRecordContext:
         self.partition = -1
         self.offset = -1
         self.source: SourceFields | None = None
-        self.row_size_bytes = 0
+        self.row_size_bytes = self.row = 0
         self.timestamp_ms = timestamp_ms
         self.headers = Headers()
 
@@ -75,7 +77,7 @@ class TaskRecordContext:
         """Note that a record is current; `metadata` of None means that it did not come from a topic."""
         self.topic, self.partition, self.offset = ("", -1, -1) if metadata is None else metadata
         self.source = None
-        self.row_size_bytes = 0
+        self.row_size_bytes = self.row = 0
         self.timestamp_ms = timestamp_ms
         self.headers = headers
 
@@ -104,7 +106,8 @@ class TaskRecordContext:
                 self.headers = Headers.from_bytes(header_bytes)
                 if origin is not None:
                     self.source = None
-                    self.topic, self.partition, self.offset, self.stream_time_ms, self.row_size_bytes = fields[2:]
+                    self.topic, self.partition, self.offset = fields[2:5]
+                    self.stream_time_ms, self.row_size_bytes, self.row = fields[5:]
                 yield row
         finally:
             self._restore(before)
@@ -113,7 +116,7 @@ class TaskRecordContext:
         """Return where the current record came from, as a batch of ORIGIN; None if there is none."""
         if not self.topic:
             return None
-        fields = (self.topic, self.partition, self.offset, self.stream_time_ms, self.size_bytes)
+        fields = (self.topic, self.partition, self.offset, self.stream_time_ms, self.size_bytes, self.row)
         columns = [pa.array([field]).cast(type_) for field, type_ in zip(fields, ORIGIN.types, strict=True)]
         return pa.record_batch(columns, schema=ORIGIN)
 
@@ -199,6 +202,7 @@ class ProcessorContext(ShardClock):
         processor_metadata: ProcessorMetadata,
         counted: Counter[str],
         earlier: Sequence[Any] = (),
+        meetings: dict[str, Any] | None = None,
         *,
         times_behind_keys: int = 0,
         is_global: bool = False,
@@ -211,6 +215,7 @@ class ProcessorContext(ShardClock):
         self._processor_metadata = processor_metadata
         self._counted = counted
         self._earlier: Sequence[EarlierShards] = earlier
+        self._meetings = {} if meetings is None else meetings
         self._times_behind_keys = times_behind_keys
         self._is_global = is_global
         self._header_converter = header_converter
@@ -384,6 +389,13 @@ class ProcessorContext(ShardClock):
         shard has seen as much.
         """
         return earlier_times(self._earlier, Clock(kind, name), self._times_behind_keys)
+
+    def _meeting(self, name: str, make: Callable[[], MeetingClass]) -> MeetingClass:
+        """Return the meeting of this name, which the first node that asks for it makes. For `init` only."""
+        if name not in self._meetings:
+            self._meetings[name] = make()
+        meeting: MeetingClass = self._meetings[name]
+        return meeting
 
     def count(self, what: str, number: int = 1) -> None:
         """Count something, such as records left out; the batch's figures have it in `counted` as `<node>.<what>`."""

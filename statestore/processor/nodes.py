@@ -66,6 +66,11 @@ class ProcessorNode:
     """Its stores that Kafka's processor of the same name does not have: descriptions, which are Kafka's, omit them.
     What is in them follows from its other stores."""
 
+    @property
+    def meeting(self) -> str | None:
+        """What the node meets others in, see EitherWay."""
+        return self.supplier.meeting if isinstance(self.supplier, EitherWay) else None
+
     def make(self, *, by_records: bool = False) -> Processor:
         """Return a new processor; with `by_records` one of single records, if the node has both.
 
@@ -176,6 +181,10 @@ class NodeGraph:
         """Return the names of the nodes below `parent`, in the order they were added."""
         return [node.name for node in self.nodes.values() if parent in node.parents]
 
+    def sinks_by_topic(self) -> list[list[str]]:
+        """Return the sinks that may write to each topic, and last those that choose their topic for each record."""
+        return names_by_topic({sink.name: sink.topic for sink in self.sinks.values()})
+
     def subtopologies(self, *, through_copies: bool = True) -> dict[str, int]:
         """Return the number of each node's sub-topology: nodes are in one if edges or stores connect them.
 
@@ -205,3 +214,13 @@ class NodeGraph:
         """Return whether a node feeds a global store."""
         source = self.sources.get(self.processors[name].parents[0] if name in self.processors else name)
         return source is not None and source.is_global
+
+
+def names_by_topic(topics: Mapping[str, str | TopicNameExtractor]) -> list[list[str]]:
+    """Return the names of sinks that may write to each topic, and last those that choose it for each record."""
+    choosing = [name for name, topic in topics.items() if callable(topic)]
+    named = {topic: [*choosing] for topic in topics.values() if isinstance(topic, str)}
+    for name, topic in topics.items():
+        if isinstance(topic, str):
+            named[topic].append(name)
+    return [*named.values(), choosing]

@@ -54,6 +54,9 @@ class EitherWay:
 
     columns: ProcessorSupplier
     records: ProcessorSupplier
+    meeting: str | None = None
+    """A name under which nodes meet: handed the rows of sources that alternate, each source's in a column of its own,
+    they do together, row by row, what each does with single records (see Meeting)."""
 
     def __call__(self) -> Processor:
         """Return a processor of columns."""

@@ -17,18 +17,17 @@ from statestore.errors import (
 )
 from statestore.errors.run import UnknownTopicError
 from statestore.errors.state import LocalStateCorruptedError
-from statestore.format.binary_columns import Integers
 from statestore.headers.topic_columns import Send, SinkFields, SourceFields, sink_records, source_batch, source_records
 from statestore.interception.failures import FAIL_ALWAYS, FailureHandling, FailureStage, TaskFailures
 from statestore.interception.interceptor import header_converter_of
-from statestore.processor.column_receivers import (
+from statestore.processor.column_receivers import as_columns, one_by_one, processor_batches, sink_batches
+from statestore.processor.column_sources import (
     ColumnSource,
+    ColumnSources,
+    Meeting,
     ReadColumns,
-    as_columns,
-    one_by_one,
-    processor_batches,
-    sink_batches,
     source_runs,
+    sources_by_topic,
     topic_runs,
 )
 from statestore.processor.context import BatchReceiver, ProcessorContext, Receiver, TaskRecordContext
@@ -134,8 +133,9 @@ class Task:
         self._contexts: list[ProcessorContext] = []
         self._sources = _Sources()
         """What takes a record of each topic, by itself."""
-        self._column_sources: dict[str | None, ColumnSource | None] = {}
+        self._column_sources: dict[str | None, ColumnSources | None] = {}
         """What takes columns of each topic; None if its records are taken by themselves only."""
+        self._meetings: dict[str, Meeting] = {}
         self._connect(by_records)
         self.holds_back = (
             bool(self._expiring)
@@ -317,45 +317,41 @@ class Task:
         for name, failure in failures:
             raise ProcessorError(node=name, doing="in close()", cause=failure) from failure
 
-    def _process_columns(self, source: ColumnSource, batch: pa.RecordBatch) -> None:
-        """Have a source's children process rows of a batch, in parts between which punctuators run."""
+    def _process_columns(self, sources: ColumnSources, batch: pa.RecordBatch) -> None:
+        """Have the children of sources process rows of a batch, in parts between which punctuators run."""
         context, stream_time = self._context, self._punctuations.stream_time
         context.batch = batch
-        read = source.read(batch, context.stream_time_ms)
-        # What columns can't take goes the way of single records, which says what is wrong with it.
         keeps_on = FailureStage.DESERIALIZATION in self.failures.keeps_on
-        alone = np.flatnonzero(~(read.is_timed & (read.is_readable | keeps_on)))
+        read = sources.read(batch, context.stream_time_ms, keeps_on=keeps_on)
         start = 0
         while start < batch.num_rows:
-            end = self._end_of_part(read.stream_times_ms, alone, start)
+            end = read.end_of_part(start, stream_time.next_ms)
             if end == start:
                 end += 1
                 self._process(source_records(batch.slice(start, 1)))
             else:
-                self._hand_on(source, batch, read, slice(start, end))
+                self._hand_on(batch, read, start, end)
             start = end
             if context.stream_time_ms >= stream_time.next_ms:
                 self.punctuation_count += stream_time.punctuate(context.stream_time_ms, self._punctuate)
 
-    def _end_of_part(self, stream_times_ms: Integers, alone: Integers, start: int) -> int:
-        """Return the end of the rows from `start` on that can go on together; `start` itself if that row can't."""
-        end = int(next(iter(alone[np.searchsorted(alone, start) :]), len(stream_times_ms)))
-        next_ms = self._punctuations.stream_time.next_ms
-        if next_ms < NEVER_MS:
-            due = start + int(np.searchsorted(stream_times_ms[start:], next_ms))
-            end = min(end, due + 1)
-        return end
-
-    def _hand_on(self, source: ColumnSource, batch: pa.RecordBatch, read: ReadColumns, rows: slice) -> None:
-        part, is_readable = read.records.slice(rows.start, rows.stop - rows.start), read.is_readable[rows]
-        if not is_readable.all():
-            for row in np.flatnonzero(~is_readable):
-                self._process(source_records(batch.slice(rows.start + row, 1)))
-            part = part.filter(is_readable)
-        self._context.stream_time_ms = int(read.stream_times_ms[rows.stop - 1])
-        if len(part):
-            for receive in source.children:
-                receive(part)
+    def _hand_on(self, batch: pa.RecordBatch, read: ReadColumns, start: int, end: int) -> None:
+        for row in start + np.flatnonzero(~read.is_readable[start:end]):
+            self._process(source_records(batch.slice(row, 1)))
+        self._context.stream_time_ms = int(read.stream_times_ms[end - 1])
+        for meeting in self._meetings.values():
+            meeting.waits = True
+        for source, rows, records in read.parts:
+            first, stop = np.searchsorted(rows, (start, end)).tolist()
+            part, is_readable = records.slice(first, stop - first), read.is_readable[rows[first:stop]]
+            if not is_readable.all():
+                part = part.filter(is_readable)
+            if len(part):
+                for receive in source.children:
+                    receive(part)
+        for name, meeting in self._meetings.items():
+            meeting.waits = False
+            locate_failures(name, _finish, self._context)(meeting)
 
     def _connect(self, by_records: bool) -> None:
         """Make the nodes, run every `init` in their order, and connect them: nothing can be forwarded before."""
@@ -386,6 +382,7 @@ class Task:
                     self.processor_metadata,
                     self.counted,
                     self._earlier,
+                    self._meetings,
                     times_behind_keys=node.times_behind_keys,
                     is_global=topology.is_global(node.name),
                     header_converter=self._header_converter,
@@ -402,8 +399,8 @@ class Task:
                 receivers.setdefault(node.name, as_columns(node.name, batch_receivers[node.name], context))
             else:
                 batch_receivers[node.name] = one_by_one(receivers[node.name], context)
-        for source in topology.sources.values():
-            self._connect_source(source, receivers, batch_receivers)
+        connected = [self._connect_source(each, receivers, batch_receivers) for each in topology.sources.values()]
+        self._column_sources = sources_by_topic(topology, {each.node.name: each for each in connected if each})
         self._contexts = [processor_context for _, processor_context in made.values()]
         self._leave_record()
         self._init_interceptors()
@@ -424,7 +421,7 @@ class Task:
 
     def _connect_source(
         self, source: SourceNode, receivers: Mapping[str, Receiver], batch_receivers: Mapping[str, BatchReceiver]
-    ) -> None:
+    ) -> ColumnSource | None:
         topology, context = self._topology, self._context
         children = topology.children(source.name)
 
@@ -449,9 +446,8 @@ class Task:
         columns = None
         if is_needed or (pays and self._is_above_no_records(source.name)):
             columns = ColumnSource(source, below(batch_receivers), earlier, is_needed=is_needed)
-        for topic in source.topics or (None,):
-            self._sources[topic] = receive
-            self._column_sources[topic] = columns
+        self._sources.update(dict.fromkeys(source.topics or (None,), receive))
+        return columns
 
     def _is_above_no_records(self, name: str) -> bool:
         """Return whether all below a node takes columns; what takes records would make objects of every row."""
@@ -494,3 +490,7 @@ class Task:
 
 def _finish_batch(processor: Processor) -> None:
     processor.finish_batch()
+
+
+def _finish(meeting: Meeting) -> None:
+    meeting.finish()

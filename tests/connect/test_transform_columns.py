@@ -86,7 +86,8 @@ def columns(rows: list[tuple[str, bytes | None, list[tuple[str, bytes | None]]]]
         return made
     topics = pa.array([topic for topic, _, _ in rows], pa.string()).dictionary_encode()
     numbers = pa.array(range(len(rows)), pa.int64())
-    origin = pa.RecordBatch.from_arrays([topics, numbers.cast(pa.int32()), numbers, numbers, numbers], schema=ORIGIN)
+    columns = [topics, numbers.cast(pa.int32()), *[numbers] * 4]
+    origin = pa.RecordBatch.from_arrays(columns, schema=ORIGIN)
     return RecordColumns.adopt(made.key, made.value, made.timestamp_ms, made.headers, origin)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from statestore.processor import column_receivers
+from statestore.processor import column_sources
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_rows_go_in_columns() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(column_receivers, "_ROWS_MIN", 1)
+        patches.setattr(column_sources, "_ROWS_MIN", 1)
         yield

@@ -58,7 +58,7 @@ def joined(how: str) -> Declare:
     stored = dsl.StreamJoined.with_(TEXT, TEXT, TEXT)
 
     def declare(left: dsl.KStream, right: dsl.KStream) -> Sequence[dsl.KStream]:
-        return [getattr(left, how)(right, lambda one, other: f"{one}&{other}", within, stored)]
+        return [getattr(left, how)(right, lambda one, other: f"{one}&{other}", within, stored, value_serde=TEXT)]
 
     return declare
 
@@ -84,7 +84,7 @@ FAMILIES: dict[str, Declare] = {
 }
 SENT_LATER = {"joined, left", "joined, outer"}
 """What nothing was found for goes on later than it could, as in Kafka, by what else is waiting in the shard."""
-BY_ROWS_ALONE = {name for name in FAMILIES if name.startswith(("sliding", "suppressed", "joined"))}
+BY_ROWS_ALONE = {name for name in FAMILIES if name.startswith(("sliding", "suppressed", "joined,"))}
 PATHS = [
     (name, in_columns)
     for name in FAMILIES

@@ -31,7 +31,7 @@ from statestore.dsl.windows import SessionWindows, TimeWindows
 from statestore.errors import StateStoreError
 from statestore.headers.topic_columns import source_batch
 from statestore.interception.failures import FailureHandling
-from statestore.processor import column_receivers
+from statestore.processor import column_sources
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.testing import TestRecord, TopologyTestDriver
@@ -271,7 +271,7 @@ def test_columns_do_what_records_do(names: list[str], batches: list[list[TestRec
     in_columns = run(topology_of(names, STEPS, in_columns=True), batches)
     assert in_columns["error"] is None
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(column_receivers, "_ROWS_MIN", 100)
+        patches.setattr(column_sources, "_ROWS_MIN", 100)
         assert run(topology_of(names, STEPS, in_columns=True), batches) == in_columns
     if "whole" not in names:  # in columns, its values are floats
         assert run(topology_of(names, STEPS, in_columns=False), batches) == in_columns
@@ -311,7 +311,7 @@ def test_json_in_columns_is_what_it_is_by_records(
         return builder.build()
 
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(column_receivers, "_ROWS_MIN", 0)
+        patches.setattr(column_sources, "_ROWS_MIN", 0)
         columns, records = (
             run(topology(in_columns), batches, deserialization=on_bad_bytes) for in_columns in (True, False)
         )
@@ -345,7 +345,7 @@ def test_what_is_written_is_read_beside_what_is_not() -> None:
 
 @pytest.mark.parametrize("rows_min", [1, 3, 100])
 def test_short_runs_of_topics_go_one_by_one_and_none_is_lost(monkeypatch: pytest.MonkeyPatch, rows_min: int) -> None:
-    monkeypatch.setattr(column_receivers, "_ROWS_MIN", rows_min)
+    monkeypatch.setattr(column_sources, "_ROWS_MIN", rows_min)
     builder = StreamsBuilder()
     for topic in ("a", "b"):
         stream = builder.stream(topic, key_serde=TEXT, value_serde=TEXT)

@@ -15,7 +15,7 @@ from statestore.dsl.join_serdes import SUBSCRIPTIONS, response_serde
 from statestore.dsl.joins.stream_joins import JoinKind, require_one_program
 from statestore.dsl.joins.table_joins import TableSide
 from statestore.dsl.materialized import Materialized
-from statestore.dsl.processors.foreign_key_joining import (
+from statestore.dsl.processors.joins.foreign_key_joining import (
     ForeignKeyJoin,
     ForeignTableJoining,
     ResponseJoining,
@@ -23,7 +23,7 @@ from statestore.dsl.processors.foreign_key_joining import (
     SubscriptionReceiving,
     SubscriptionSending,
 )
-from statestore.dsl.processors.joining import Joiner
+from statestore.dsl.processors.joins.joining import Joiner
 from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.tables import CopiedTable
 from statestore.dsl.repartition import serdes_of_topic

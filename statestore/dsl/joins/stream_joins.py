@@ -10,21 +10,23 @@ from typing import Any, NamedTuple
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.join_serdes import BUFFERED_RECORDS, buffered_key_serde, waiting_key_serde
 from statestore.dsl.joins.joined import Joined, StreamJoined
-from statestore.dsl.processors.joining import Joiner
-from statestore.dsl.processors.stateless import PassThrough
-from statestore.dsl.processors.stream_stream_joining import (
+from statestore.dsl.processors.joins.joining import Joiner
+from statestore.dsl.processors.joins.stream_stream_joining import (
     KeepingWindow,
     KeptSide,
     StreamJoin,
     StreamSideJoining,
     StreamSidePlan,
 )
-from statestore.dsl.processors.stream_table_joining import (
+from statestore.dsl.processors.joins.stream_stream_joining_columns import KeepingWindowColumns, StreamSideJoiningColumns
+from statestore.dsl.processors.joins.stream_table_joining import (
     BufferedStreamTableJoining,
     StreamBufferPlan,
     StreamTableJoining,
     StreamTablePlan,
 )
+from statestore.dsl.processors.planned import Planned
+from statestore.dsl.processors.stateless import PassThrough, PassThroughColumns
 from statestore.dsl.processors.table_views import TableView
 from statestore.dsl.stream_graph import GraphNode, Stage, StreamGraph
 from statestore.dsl.table_plans import TablePlan
@@ -38,6 +40,8 @@ from statestore.stores.builder import StoreBuilder
 from statestore.stores.stores import Stores
 
 _LEFT_JOIN = "KSTREAM-LEFTJOIN-"
+_SIDES = (True, False)
+"""Whether it is the left one."""
 
 
 class JoinKind(Enum):
@@ -157,8 +161,8 @@ def add_stream_join(
     windows: JoinWindows,
     joined: StreamJoined,
     options: JoinOptions,
-) -> str:
-    """Add the join of two streams, and return its last node."""
+) -> Stage:
+    """Add the join of two streams, and return the stage of its last node."""
     require_kind("windows", windows, JoinWindows)
     require_joinable(left, right)
     if _retention_ms(windows) < 1:
@@ -171,6 +175,8 @@ def add_stream_join(
     key_serde = _required(joined.key_serde or left.key_serde or right.key_serde, "key", left, _SERDES_OF_STREAMS)
     left_serde = _required(joined.value_serde or left.value_serde, "value", left, _SERDES_OF_STREAMS)
     right_serde = _required(joined.other_value_serde or right.value_serde, "value", right, _SERDES_OF_STREAMS)
+    kept = key_serde, left_serde, right_serde
+    in_columns = kind is JoinKind.INNER and _go_in_columns((left, right), kept, options.value_serde)
     join = StreamJoin(
         joiner,
         options.headers,
@@ -178,9 +184,9 @@ def add_stream_join(
         names.left_store,
         names.right_store,
         names.waiting_store,
-        key_serde,
-        left_serde,
-        right_serde,
+        *kept,
+        names.merge,
+        options.value_serde if in_columns else None,
     )
     left_builder = _window_builder(names.left_store, windows, key_serde, left_serde, joined)
     right_builder = _window_builder(names.right_store, windows, key_serde, right_serde, joined)
@@ -189,17 +195,33 @@ def add_stream_join(
         # The processor decodes values itself, as most are removed without being read.
         waiting = waiting_key_serde(key_serde), Serdes.bytes()
         shared = (_key_value_builder(names.waiting_store, *waiting, is_persistent=joined.is_persistent),)
-    keeps_left = partial(KeepingWindow, KeptSide(names.left_store, key_serde, _retention_ms(windows)))
-    keeps_right = partial(KeepingWindow, KeptSide(names.right_store, key_serde, _retention_ms(windows)))
-    graph.add(_node(names.left_window, left.node, keeps_left, left_builder))
-    graph.add(_node(names.right_window, right.node, keeps_right, right_builder))
-    joins_left = partial(StreamSideJoining, StreamSidePlan(join, is_left=True, sends_unmatched=kind.keeps_left))
-    joins_right = partial(StreamSideJoining, StreamSidePlan(join, is_left=False, sends_unmatched=kind.keeps_right))
-    graph.add(_node(names.join_left, names.left_window, joins_left, right_builder, waiting=shared))
-    graph.add(_node(names.join_right, names.right_window, joins_right, left_builder, waiting=shared))
+
+    def way(records: type[Planned[Any]], columns: type[Planned[Any]], plan: Any) -> Callable[[], ProcessorSupplier]:
+        made = partial(columns, plan) if in_columns else None
+        # All of them go one way: the last is below all that is above any of them.
+        return graph.either_way(names.merge, partial(records, plan), made, names.merge)
+
+    keeps = [way(KeepingWindow, KeepingWindowColumns, KeptSide(join, each, _retention_ms(windows))) for each in _SIDES]
+    graph.add(_node(names.left_window, left.node, keeps[0], left_builder))
+    graph.add(_node(names.right_window, right.node, keeps[1], right_builder))
+    sends = zip(_SIDES, (kind.keeps_left, kind.keeps_right), strict=True)
+    joins = [way(StreamSideJoining, StreamSideJoiningColumns, StreamSidePlan(join, *each)) for each in sends]
+    graph.add(_node(names.join_left, names.left_window, joins[0], right_builder, waiting=shared))
+    graph.add(_node(names.join_right, names.right_window, joins[1], left_builder, waiting=shared))
+    merging = graph.either_way(names.merge, PassThrough, PassThroughColumns if in_columns else None)
     sides = names.join_left, names.join_right
-    graph.add(GraphNode(names.merge, sides, lambda: PassThrough, needs_null_keys=kind.keeps_left))
-    return names.merge
+    graph.add(GraphNode(names.merge, sides, merging, needs_null_keys=kind.keeps_left))
+    return Stage(graph, names.merge, key_serde, options.value_serde, in_columns)
+
+
+def _go_in_columns(sides: Sequence[Stage], kept: Sequence[Serde[Any]], joined: Serde[Any] | None) -> bool:
+    """Return whether both sides come in columns of what is kept, key and two values, and a column holds joined ones."""
+    key_serde, *value_serdes = kept
+    serdes = [(joined, joined)]
+    for side, value_serde in zip(sides, value_serdes, strict=True):
+        serdes += [(side.key_serde, key_serde), (side.value_serde, value_serde)]
+    are_read = all(each is not None and each.columns is not None and each == stored for each, stored in serdes)
+    return are_read and all(side.in_columns for side in sides)
 
 
 _SERDES_OF_STREAMS = "StreamJoined.with_(...)"
@@ -251,12 +273,12 @@ class _Names(NamedTuple):
 def _node(
     name: str,
     parent: str,
-    supplier: ProcessorSupplier,
+    supplier: Callable[[], ProcessorSupplier],
     *stores: StoreBuilder[Any],
     waiting: Sequence[StoreBuilder[Any]] = (),
 ) -> GraphNode:
     entry_keys = {store.name: WAITING_KEYS for store in waiting}
-    return GraphNode(name, (parent,), lambda: supplier, lambda: (*stores, *waiting), entry_keys=entry_keys)
+    return GraphNode(name, (parent,), supplier, lambda: (*stores, *waiting), entry_keys=entry_keys)
 
 
 def _window_builder(

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.joins.stream_joins import JoinKind, require_joinable
 from statestore.dsl.materialized import Materialized
-from statestore.dsl.processors.joining import Joiner
-from statestore.dsl.processors.table_table_joining import (
+from statestore.dsl.processors.joins.joining import Joiner
+from statestore.dsl.processors.joins.table_table_joining import (
     JoinedView,
     MergingTable,
     TableJoin,

@@ -7,8 +7,7 @@ windows           aggregates by window of time and session, and when windows clo
 suppressing       holds changes back in a suppression_buffer; suppressing_columns: in columns
 time_queue        keys in order of the time when they are due
 tables            tables of topics, filters and mappers of tables; table_views: how others read what a table holds
-joining           what all joins share; stream_table_joining, table_table_joining, stream_stream_joining,
-                  foreign_key_joining: each of them
+joins             joins of streams and tables
 fixed_key         users' processors that may not change keys
 changes_out       how changes go on: one by one, or only the last of each key and batch; also in columns
 

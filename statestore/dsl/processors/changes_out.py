@@ -199,7 +199,7 @@ def _as_of(records: RecordColumns, stream_time_ms: int) -> RecordColumns:
     """Return records that were held back as they are now, at a stream time: what `ProcessorContext.resumed` does."""
     if records.origin is None:
         return records
-    now = [pa.repeat(pa.scalar(number, pa.int64()), len(records)) for number in (stream_time_ms, 0)]
+    now = [pa.repeat(pa.scalar(number, pa.int64()), len(records)) for number in (stream_time_ms, 0, 0)]
     origin = pa.record_batch([*records.origin.columns[:3], *now], schema=ORIGIN)
     return RecordColumns.adopt(records.key, records.value, records.timestamp_ms, records.headers, origin)
 
@@ -222,6 +222,10 @@ def concat(parts: list[RecordColumns]) -> RecordColumns:
     origins = [part.origin for part in parts]
     if any(origin is None for origin in origins):
         return RecordColumns.adopt(key, value, times, headers, None)
+    return RecordColumns.adopt(key, value, times, headers, as_one_batch(origins))
+
+
+def as_one_batch(origins: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the rows of batches of ORIGIN, in order."""
     table = pa.Table.from_batches(origins, schema=ORIGIN)
-    origin = pa.record_batch([as_one_array(column, "origins") for column in table.columns], schema=ORIGIN)
-    return RecordColumns.adopt(key, value, times, headers, origin)
+    return pa.record_batch([as_one_array(column, "origins") for column in table.columns], schema=ORIGIN)

@@ -223,8 +223,9 @@ class SuppressingColumns(Suppressing, BatchProcessor):
         times_ms = records.stream_time_ms
         if times_ms is None:
             times_ms = pa.repeat(self._context.current_stream_time_ms, len(records))
-        topics, sizes = held.column("topic").dictionary_encode(), pa.repeat(0, len(rows))
-        origin = [topics, held.column("partition"), held.column("offset"), times_ms.take(rows), sizes]
+        topics, zeros = held.column("topic").dictionary_encode(), pa.repeat(0, len(rows))
+        due_by = zeros if records.row is None else records.row.take(rows)
+        origin = [topics, held.column("partition"), held.column("offset"), times_ms.take(rows), zeros, due_by]
         sent = RecordColumns.adopt(
             self._keys.deserialize(keys),
             change_column(new, old),

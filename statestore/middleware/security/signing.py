@@ -338,7 +338,7 @@ class _SeenSignatures:
         nothing = pa.repeat(pa.scalar(b"", pa.binary()), len(places))
         zeros = pa.repeat(0, len(places))
         topics = pa.repeat(pa.scalar("", pa.string()), len(places))
-        columns = zip((topics, zeros, zeros, times_ms, zeros), ORIGIN.types, strict=True)
+        columns = zip((topics, zeros, zeros, times_ms, zeros, zeros), ORIGIN.types, strict=True)
         origin = pa.record_batch([column.cast(type_) for column, type_ in columns], schema=ORIGIN)
         self._store.put_many(RecordColumns.adopt(places, nothing, times_ms, nothing, origin))
         self._held.clear()

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from statestore.errors import TopologyError
 from statestore.interception.failures import FailureHandling, FailureStage
-from statestore.processor.column_receivers import are_cut_short
+from statestore.processor.column_sources import are_cut_short
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.task_stores import shard_stores

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow.compute as pc
 
 from statestore.errors import TopologyError
 from statestore.format.binary_columns import Integers
@@ -109,6 +110,12 @@ class SharedTime(EarlierTimesOfKeys):
             return latest_ms
         self._context.set_processor_metadata(self._name, record.timestamp_ms)
         return record.timestamp_ms
+
+    def advance_many(self, records: RecordColumns) -> None:
+        """Take the timestamps of records into account."""
+        latest_ms, seen_ms = pc.max(records.timestamp_ms).as_py(), self._context.processor_metadata(self._name)
+        if seen_ms is None or latest_ms > seen_ms:
+            self._context.set_processor_metadata(self._name, latest_ms)
 
 
 class ShardTime:

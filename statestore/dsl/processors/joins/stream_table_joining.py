@@ -11,7 +11,7 @@ from typing import Any
 
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.join_serdes import BufferedKey
-from statestore.dsl.processors.joining import JoinedRecords, Joiner, ValueBytes
+from statestore.dsl.processors.joins.joining import JoinedRecords, Joiner, ValueBytes
 from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.table_views import TableView
 from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing

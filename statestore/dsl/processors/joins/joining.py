@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from statestore.dsl.header_policy import HeaderPolicy
-from statestore.format.serde import Serde
+from statestore.format.serde import Serde, as_read
 from statestore.headers.record_headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.processor.processor import DROPPED_HEADERS
@@ -45,12 +45,23 @@ class JoinedHeaders:
 
 
 class JoinedRecords:
-    """Makes joined records, and sends them on."""
+    """Makes joined records, and sends them on; with a serde for their values, as it reads what it writes of them."""
 
-    def __init__(self, joiner: Joiner, policy: HeaderPolicy, context: ProcessorContext) -> None:
-        self._joiner = joiner
+    def __init__(
+        self, joiner: Joiner, policy: HeaderPolicy, context: ProcessorContext, values: Serde[Any] | None = None
+    ) -> None:
+        self._joiner, self._values = joiner, values
         self._headers = JoinedHeaders(policy, context)
         self._forward = context.forward
+
+    def joined(
+        self, key: Any, left: tuple[Any, bytes] | None, right: tuple[Any, bytes] | None, *, left_came_last: bool
+    ) -> tuple[Any, bytes]:
+        """Return what the joiner makes of a left and a right value, and the headers of both; None is a missing side."""
+        left_value, left_headers = (None, None) if left is None else left
+        right_value, right_headers = (None, None) if right is None else right
+        headers = self._headers.of(left_headers, right_headers, left_came_last=left_came_last)
+        return self._joiner(key, left_value, right_value), headers
 
     def send(
         self,
@@ -62,11 +73,9 @@ class JoinedRecords:
         left_came_last: bool,
     ) -> None:
         """Join a left and a right value with their headers, and send the result on; None is a missing side."""
-        left_value, left_headers = (None, None) if left is None else left
-        right_value, right_headers = (None, None) if right is None else right
-        headers = self._headers.of(left_headers, right_headers, left_came_last=left_came_last)
-        joined = self._joiner(key, left_value, right_value)
-        self._forward(Record.adopt(key, joined, timestamp_ms, Headers.from_bytes(headers)))
+        value, headers = self.joined(key, left, right, left_came_last=left_came_last)
+        value = value if self._values is None else as_read(self._values, value)
+        self._forward(Record.adopt(key, value, timestamp_ms, Headers.from_bytes(headers)))
 
 
 class ValueBytes:

@@ -12,7 +12,7 @@ from typing import Any
 
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.join_serdes import WaitingKey
-from statestore.dsl.processors.joining import JoinedRecords, Joiner, ValueBytes
+from statestore.dsl.processors.joins.joining import JoinedRecords, Joiner, ValueBytes
 from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.windows.closing import EarlierTimesOfKeys, SharedTime, latest_closed
 from statestore.dsl.windows import JoinWindows
@@ -23,34 +23,6 @@ from statestore.processor.context import ProcessorContext
 from statestore.processor.processor import DROPPED_RECORDS
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
-
-
-@dataclass(frozen=True)
-class KeptSide:
-    """Where the records of one side are kept. Travels to the executors."""
-
-    store: str
-    key_serde: Serde[Any]
-    retention_ms: int
-
-
-class KeepingWindow(Planned[KeptSide]):
-    """Sends each record of one side on to be joined, and then keeps it."""
-
-    def init(self, context: ProcessorContext) -> None:
-        """Open the store."""
-        super().init(context)
-        self._store = context.state_store(self._plan.store)
-        self._earlier = EarlierTimesOfKeys(context, "store", self._plan.store, self._plan.key_serde)
-
-    def process(self, record: Record[Any, Any]) -> None:
-        """Send a record on, and keep it."""
-        self._context.forward(record)
-        # After a rescaling, drop what had already expired in the key's earlier shard.
-        if record.key is not None and record.timestamp_ms > self._earlier.earlier(record) - self._plan.retention_ms:
-            # A value of None changes nothing, but is logged, as in Kafka.
-            held = ValueTimestampHeaders.make(record.value, record.timestamp_ms, record.headers)
-            self._store.put(record.key, held, record.timestamp_ms)
 
 
 @dataclass(frozen=True)
@@ -67,6 +39,43 @@ class StreamJoin:
     key_serde: Serde[Any]
     left_serde: Serde[Any]
     right_serde: Serde[Any]
+    node: str
+    """The node to which both sides send."""
+    joined_serde: Serde[Any] | None
+    """That of joined values; None if they go on as the joiner makes them."""
+
+
+@dataclass(frozen=True)
+class KeptSide:
+    """Where the records of one side are kept. Travels to the executors."""
+
+    join: StreamJoin
+    is_left: bool
+    retention_ms: int
+
+    @property
+    def store(self) -> str:
+        """The name of the store."""
+        return self.join.left_store if self.is_left else self.join.right_store
+
+
+class KeepingWindow(Planned[KeptSide]):
+    """Sends each record of one side on to be joined, and then keeps it."""
+
+    def init(self, context: ProcessorContext) -> None:
+        """Open the store."""
+        super().init(context)
+        self._store = context.state_store(self._plan.store)
+        self._earlier = EarlierTimesOfKeys(context, "store", self._plan.store, self._plan.join.key_serde)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Send a record on, and keep it."""
+        self._context.forward(record)
+        # After a rescaling, drop what had already expired in the key's earlier shard.
+        if record.key is not None and record.timestamp_ms > self._earlier.earlier(record) - self._plan.retention_ms:
+            # A value of None changes nothing, but is logged, as in Kafka.
+            held = ValueTimestampHeaders.make(record.value, record.timestamp_ms, record.headers)
+            self._store.put(record.key, held, record.timestamp_ms)
 
 
 @dataclass(frozen=True)
@@ -168,7 +177,7 @@ class StreamSideJoining(Planned[StreamSidePlan]):
         spans_ms = join.windows.before_ms, join.windows.after_ms
         self._before_ms, self._after_ms = spans_ms if plan.is_left else spans_ms[::-1]
         self._other = context.state_store(join.right_store if plan.is_left else join.left_store)
-        self._joined = JoinedRecords(join.joiner, join.headers, context)
+        self._joined = JoinedRecords(join.joiner, join.headers, context, join.joined_serde)
         self._time = SharedTime(context, join.left_store, join.key_serde)
         self._waiting = None
         if join.waiting_store is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from statestore.dsl.change import Change
 from statestore.dsl.header_policy import HeaderPolicy
-from statestore.dsl.processors.joining import JoinedHeaders, Joiner
+from statestore.dsl.processors.joins.joining import JoinedHeaders, Joiner
 from statestore.dsl.processors.planned import Planned
 from statestore.dsl.processors.table_views import TableView
 from statestore.format.keys.entry_key import sized
