@@ -216,6 +216,17 @@ def test_a_key_that_came_with_its_window_is_judged_by_the_shard_of_the_whole(tmp
     assert counted["late_records"] == 1
 
 
+@pytest.mark.parametrize("in_columns", [False, True])
+def test_what_had_expired_in_the_shard_of_its_key_is_not_joined_in_another(tmp_path: Path, in_columns: bool) -> None:
+    states = States(tmp_path, program("joined", in_columns=in_columns), 2)
+    ahead, behind = (next(key for key in KEYS if states.shard_of(key) == shard) for shard in (0, 1))
+    for topic in ("left", "right"):
+        process(states, [Given(topic, ahead, 100, "v"), Given(topic, behind, 60, "v")])
+    states.rescaled(1, trust_keys=True)
+    pairs = [Given(topic, key, 58, topic) for key in (ahead, behind) for topic in ("left", "right")]
+    assert process(states.opened(), pairs)[0].keys() == {behind}
+
+
 def test_what_goes_on_at_once_for_a_shard_that_was_ahead_leaves_what_others_hold_back(tmp_path: Path) -> None:
     states = States(tmp_path, program("suppressed until a limit", in_columns=False), 2)
     ahead, other = (
