@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
+from statestore.recovery.location import retrying
 from statestore.recovery.location.retrying import Retrying, is_transient, service_error
 
 TRANSIENT = [
@@ -38,8 +40,7 @@ def test_waiting_grows_up_to_a_limit_and_ends(monkeypatch: pytest.MonkeyPatch) -
         waits.append(wait_s)
         now_s += wait_s
 
-    monkeypatch.setattr("time.sleep", sleep)
-    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    monkeypatch.setattr(retrying, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now_s))
     monkeypatch.setattr("random.uniform", lambda _, most: most)
 
     def fail() -> None:
