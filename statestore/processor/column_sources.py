@@ -21,7 +21,7 @@ from statestore.format.serde_columns import ColumnSerde
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.processor.context import BatchReceiver
 from statestore.processor.earlier_times import EarlierTimes
-from statestore.processor.nodes import NodeGraph, SourceNode
+from statestore.processor.nodes import NodeGraph, SourceNode, names_by_topic
 from statestore.processor.processor import EitherWay
 from statestore.processor.punctuation import NEVER_MS, stream_time_intervals_ms
 from statestore.processor.topology import Topology
@@ -195,6 +195,8 @@ def sources_together(graph: NodeGraph) -> dict[str, str]:
     a store or a topic in another way, too.
     """
     meeting_of = {name: node.meeting for name, node in graph.processors.items() if node.meeting is not None}
+    if not meeting_of:
+        return {}
     origins: dict[str, set[str]] = {}
     """The sources and meetings that hand a node its rows."""
     above: dict[str, set[str]] = {}
@@ -212,7 +214,11 @@ def sources_together(graph: NodeGraph) -> dict[str, str]:
         joined = [group for group in groups if group & above[meeting]]
         groups = [group for group in groups if group not in joined] + [above[meeting].union(*joined)]
     others = [{name} for name, node in graph.processors.items() if node.meeting is None]
-    places = [*others, *_users_of_stores(graph), *graph.sinks_by_topic()]
+    places = [
+        *others,
+        *_users_of_stores(graph),
+        *names_by_topic({name: sink.topic for name, sink in graph.sinks.items()}),
+    ]
     met = [set[str]().union(*(origins[name] for name in names)) for names in places]
     one_way = set[str]().union(
         *(origins[node.name] for node in graph.processors.values() if not isinstance(node.supplier, EitherWay))

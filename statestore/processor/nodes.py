@@ -181,10 +181,6 @@ class NodeGraph:
         """Return the names of the nodes below `parent`, in the order they were added."""
         return [node.name for node in self.nodes.values() if parent in node.parents]
 
-    def sinks_by_topic(self) -> list[list[str]]:
-        """Return the sinks that may write to each topic, and last those that choose their topic for each record."""
-        return names_by_topic({sink.name: sink.topic for sink in self.sinks.values()})
-
     def subtopologies(self, *, through_copies: bool = True) -> dict[str, int]:
         """Return the number of each node's sub-topology: nodes are in one if edges or stores connect them.
 

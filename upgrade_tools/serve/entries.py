@@ -20,6 +20,7 @@ from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.values.stored_value import split_stored
 from statestore.recovery.location.durable_json import digest
 from statestore.recovery.restore.restore import CommittedStore
+from statestore.stores.segment_columns import upper_bound
 from upgrade_tools.rows.entry_encoding import AS_FOUND, EntryEncoding
 from upgrade_tools.rows.selection import Selection
 from upgrade_tools.serve.content import Document, entry_content
@@ -170,5 +171,4 @@ def _last_place(layout: KindLayout, segment: bytes, last_key: bytes) -> bytes:
     _, interval_ms = layout.spec.retention
     latest_ms = min((segment_of(segment) + 1) * interval_ms - 1, MAX_TIME_MS)
     times = latest_ms.to_bytes(8, "big").ljust(layout.suffix_size, b"\xff")
-    # What the key begins with is a key before it, and with its times may be behind.
-    return segment + max(last_key[:size] + times for size in range(len(last_key) + 1))
+    return segment + upper_bound(last_key, times)

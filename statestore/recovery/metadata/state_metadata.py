@@ -229,11 +229,8 @@ def agree_on_states(
     """
     if len(asked) > 1 and accept_topology_change is not True:
         _refuse_forgotten_stages(asked)
-    agreed = [
-        agree_on_metadata(location, new, accept_topology_change=accept_topology_change, is_owner=is_owner)
-        for location, new in reversed(asked)
-    ]
-    return agreed[::-1]
+    agree_on = partial(agree_on_metadata, accept_topology_change=accept_topology_change, is_owner=is_owner)
+    return [agree_on(*each) for each in reversed(asked)][::-1]
 
 
 def _refuse_forgotten_stages(asked: Sequence[tuple[DurableLocation, StateMetadata]]) -> None:

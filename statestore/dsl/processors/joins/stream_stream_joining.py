@@ -14,7 +14,7 @@ from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.join_serdes import WaitingKey
 from statestore.dsl.processors.joins.joining import JoinedRecords, Joiner, ValueBytes
 from statestore.dsl.processors.planned import Planned
-from statestore.dsl.processors.windows.closing import EarlierTimesOfKeys, SharedTime, latest_closed
+from statestore.dsl.processors.windows.closing import EarlierTimesOfKeys, SharedTime, Times, latest_closed
 from statestore.dsl.windows import JoinWindows
 from statestore.format.keys.window_key import MAX_TIME_MS
 from statestore.format.serde import Serde
@@ -71,11 +71,14 @@ class KeepingWindow(Planned[KeptSide]):
     def process(self, record: Record[Any, Any]) -> None:
         """Send a record on, and keep it."""
         self._context.forward(record)
-        # After a rescaling, drop what had already expired in the key's earlier shard.
-        if record.key is not None and record.timestamp_ms > self._earlier.earlier(record) - self._plan.retention_ms:
+        if record.key is not None and self._outlives(record.timestamp_ms, self._earlier.earlier(record)):
             # A value of None changes nothing, but is logged, as in Kafka.
             held = ValueTimestampHeaders.make(record.value, record.timestamp_ms, record.headers)
             self._store.put(record.key, held, record.timestamp_ms)
+
+    def _outlives(self, times_ms: Times, earlier_ms: Times) -> Any:
+        """Return whether what has these times had not expired by the times of its keys' earlier shards."""
+        return times_ms > earlier_ms - self._plan.retention_ms
 
 
 @dataclass(frozen=True)

@@ -315,8 +315,7 @@ class KeepingWindowColumns(KeepingWindow, BatchProcessor):
 
     def takes(self, records: RecordColumns) -> Flags:
         """Return which records are kept: those that had not expired in their key's earlier shard."""
-        earlier_ms = self._earlier.earlier_many(records)
-        taken: Flags = records.timestamp_ms.to_numpy() > earlier_ms - self._plan.retention_ms
+        taken: Flags = self._outlives(records.timestamp_ms.to_numpy(), self._earlier.earlier_many(records))
         return taken
 
 
